@@ -112,7 +112,9 @@ def protects(text: str, why: str | None = None) -> Callable[..., Any]:
     )  # fmt: skip
 
 
-@protects("gate, TCP that ignores its ACKs and UDP, faster than the rate")
+@protects("gate, TCP that ignores its ACKs and UDP, faster than the rate",
+          why="in single runs with eight such senders and 100 ms, honest flows get less than "
+          "0.95. Their windows have no room for the time that data waits for its turn")  # fmt: skip
 def gate(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["blind", "udp"])
 
@@ -133,13 +135,15 @@ def gate_early(runs: Table) -> Numbers:
 
 
 @protects("gate, divided ACKs",
-          why="the gateway counts no data for an ACK of less than a segment until a window that it "
-          "reduced has room for a segment. It then counts the acknowledged bytes")  # fmt: skip
+          why="in downloads with 1 ms, four and eight such receivers get a tenth more than their "
+          "share. The cause is not known")  # fmt: skip
 def gate_divided(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["division"])
 
 
-@protects("bucket, all aggressors but divided ACKs")
+@protects("bucket, all aggressors but divided ACKs",
+          why="with senders of one and a half shares and 100 ms, the worst of 360 cases is "
+          "close to 0.95")  # fmt: skip
 def bucket(runs: Table) -> Numbers:
     return parts(runs, ["bucket"], ["blind", "slow", "udp", "optimistic"])
 

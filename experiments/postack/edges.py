@@ -50,20 +50,9 @@ TAKES: dict[str, Any] = {
 }  # fmt: skip
 """The application reads a whole chunk at once. One ACK then acknowledges the chunk."""
 
-CHARGED = (
-    "the gateway charges an ACK with the segments that it acknowledges, not with the step of the "
-    "window's right edge. ACKs that do not move the edge use up room in the queue, and an ACK that "
-    "moves it by eleven segments requests all of them at once"
-)
-
 RESERVE = (
     "the queue of the link serves all uploads in round robin, and the ping waits for one packet "
     "of each upload"
-)
-
-SIZED = (
-    "the gateway computes windows from the ceiling of the class, so it holds ACKs for the longest "
-    "permitted time and then releases them regardless of the queue. `bucket` knows no other rate"
 )
 
 
@@ -168,14 +157,13 @@ def of(runs: Table, case: str, column: str, ack_control: str = "gate") -> np.nda
     "an application that reads 16 KiB at a time: 99th percentile of its data's delay, over that of "
     "one that reads at once",
     at_most=1.5,
-    why=CHARGED,
 )
 def reads(runs: Table) -> Numbers:
     return of(runs, "reads 16 KiB", "late") / of(runs, "reads at once", "late")
 
 
 @edges.claim("R001-8", "an application that reads 16 KiB: goodput over that without ACK control",
-             at_least=0.98, why=CHARGED)  # fmt: skip
+             at_least=0.98)  # fmt: skip
 def reads_rate(runs: Table) -> Numbers:
     return of(runs, "reads 16 KiB", "rate") / of(runs, "reads 16 KiB", "rate", "none")
 
@@ -199,13 +187,14 @@ for each in PINGED:
     claim_ping(each)
 
 
-@edges.claim("R001-9", "a class that gets a fifth of its ceiling: mean delay of its data, s",
-             at_most=0.03, why=SIZED)  # fmt: skip
+@edges.claim(
+    "R001-9", "a class that gets a fifth of its ceiling: mean delay of its data, s", at_most=0.03
+)
 def waits(runs: Table) -> Numbers:
     return of(runs, "class", "waits")
 
 
-@edges.claim("R001-9", "such a class: overdue ACKs, over all held ones", at_most=0.01, why=SIZED)
+@edges.claim("R001-9", "such a class: overdue ACKs, over all held ones", at_most=0.01)
 def overdue(runs: Table) -> Numbers:
     return of(runs, "class", "overdue")
 

@@ -30,8 +30,8 @@ FRAME = 1514
 """Length of a full frame on the line, bytes."""
 
 WHY = (
-    "the gateway reduces a window only if it would hold ACKs for more than half of `max_hold`, so "
-    "it holds the ACKs of a sender without losses for about 0.5 s"
+    "no window is smaller than four segments, and with 32 downloads these are 15 ms more than the "
+    "path. Few ACKs are held for each download, so at times none is held, and windows grow again"
 )
 
 
@@ -62,7 +62,8 @@ def claim_hold(downloads: int) -> None:
 
     more.__name__ = f"more_{downloads}"
     text = f"{downloads} downloads: worst excess of the round-trip time over the path's, s"
-    hold.claim("beyond", text, at_most=bound(downloads), why=WHY)(more)
+    why = WHY if downloads == DOWNLOADS[-1] else None
+    hold.claim("beyond", text, at_most=bound(downloads), why=why)(more)
 
 
 for each in DOWNLOADS:

@@ -34,8 +34,6 @@ WHY = (
     "also while the sender drains its queue between two such phases"
 )
 
-BOTH = "without ACKs held the use is as low (`#full-without`)"
-
 
 @probe_rtt.run(ack_control=SHOWN, round_trip=ROUND_TRIPS, beside=BESIDE)
 def measure(seed: int, ack_control: str, round_trip: int, beside: str) -> dict[str, float]:
@@ -66,20 +64,18 @@ def idle(runs: Table) -> Numbers:
     return compared(runs, "idle", BESIDE[0]).max(axis=0)
 
 
-@probe_rtt.claim("BBR", "alone: slow seconds of 50, with ACKs held minus without", at_most=0.5,
-                 why=WHY)  # fmt: skip
+@probe_rtt.claim("BBR", "alone: slow seconds of 50, with ACKs held minus without",
+                 at_most=0.5)  # fmt: skip
 def slow(runs: Table) -> Numbers:
     return compared(runs, "slow", BESIDE[0]).max(axis=0)
 
 
-@probe_rtt.claim(
-    "BBR", "alone: use of the rate, with ACKs held minus without", at_least=-0.01, why=WHY
-)
+@probe_rtt.claim("BBR", "alone: use of the rate, with ACKs held minus without", at_least=-0.01)
 def rate(runs: Table) -> Numbers:
     return compared(runs, "rate", BESIDE[0]).min(axis=0)
 
 
-@probe_rtt.claim("BBR", "beside CUBIC: use of the rate with ACKs held", at_least=0.99, why=BOTH)
+@probe_rtt.claim("BBR", "beside CUBIC: use of the rate with ACKs held", at_least=0.99)
 def full(runs: Table) -> Numbers:
     cell = runs.where(beside=BESIDE[1], ack_control="gate")
     return np.min([cell.where(round_trip=it)["rate"] for it in ROUND_TRIPS], axis=0)

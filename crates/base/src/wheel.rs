@@ -177,27 +177,49 @@ impl TimerWheel {
     /// Removes the next expired timer. `opens` is called for each slot whose timers move to lower
     /// levels.
     #[inline]
-    fn fire(&mut self, now: Time, mut opens: impl FnMut(&Self, usize, usize)) -> Option<u32> {
-        let now = now.nanos();
+    fn fire(&mut self, now: Time, opens: impl FnMut(&Self, usize, usize)) -> Option<u32> {
+        let due = self.due(now.nanos())?;
+        self.fire_from(due, now.nanos(), opens)
+    }
+
+    /// The level and the index of the first slot, if one of its timers may have expired. Otherwise
+    /// advances the present time towards `now`.
+    #[inline]
+    fn due(&mut self, now: u64) -> Option<(usize, usize)> {
+        let Some((level, at)) = self.first_slot() else {
+            self.reached = self.reached.max(now);
+            return None;
+        };
+        let earliest = self.slots[at].earliest;
+        if earliest > now {
+            self.advance(level, earliest, now);
+            return None;
+        }
+        Some((level, at))
+    }
+
+    /// Removes the next expired timer, beginning at a slot that is [`due`](Self::due). It is not
+    /// inlined, so that a wheel without expired timers costs no call.
+    #[inline(never)]
+    fn fire_from(
+        &mut self,
+        (mut level, mut at): (usize, usize),
+        now: u64,
+        mut opens: impl FnMut(&Self, usize, usize),
+    ) -> Option<u32> {
         loop {
-            let Some((level, at)) = self.first_slot() else {
-                self.reached = self.reached.max(now);
-                return None;
-            };
             let WheelSlot { first, last, earliest } = self.slots[at];
-            if earliest > now {
-                self.advance(level, earliest, now);
-                return None;
-            }
             // A list of one timer needs no finer slots.
             if level > 0 && first != last {
                 opens(self, level, at);
                 self.cascade(at, earliest);
+                (level, at) = self.due(now)?;
                 continue;
             }
             let deadline = self.timers[index(first)].deadline;
             if deadline > now {
                 self.slots[at].earliest = deadline;
+                (level, at) = self.due(now)?;
                 continue;
             }
             let timer = &mut self.timers[index(first)];

@@ -1,8 +1,9 @@
 //! ACK control: mechanisms that slow down senders by holding their ACKs or reducing their windows.
 //!
-//! An ACK requests data: its sender may send as much as the ACK acknowledges. So the gateway holds the ACK
-//! instead of the data. The default release rule, the gate, is one inequality. Flows with held ACKs take
-//! turns. The oldest held ACK of a flow departs if, at every account (table below) on the path of its data,
+//! An ACK requests data: its sender may send as much as the ACK acknowledges, or twice as much in slow start.
+//! So the gateway holds the ACK instead of the data. The default release rule, the gate, is one inequality.
+//! Flows with held ACKs take turns. The oldest held ACK of a flow departs if, at every account (table below)
+//! on the path of its data,
 //!
 //! `backlog + outstanding credit < target`.
 //!
@@ -13,7 +14,7 @@
 //! |---|---|---|
 //! | account | the gate of the aggregate, and that of its bottleneck: trunk, class or link | `release/gate.rs`, `egress.rs` |
 //! | backlog | bytes of ACK-controlled flows that wait or have passed before they conform | [`Queue::own`], [`EgressState::waiting`] |
-//! | outstanding credit | bytes that departed ACKs requested and that have not arrived yet | `release/calendar.rs` |
+//! | outstanding credit | bytes that departed ACKs requested and that have not arrived yet | `release/credit.rs` |
 //! | target | bytes that the rate carries in a round trip to the sender, and two segments; at least three | `CreditAccount::within` in `egress.rs` |
 //!
 //! An ACK control has two independent parts. The window rule limits how much data a sender has in flight
@@ -31,6 +32,7 @@ mod hold;
 mod postack;
 mod record;
 mod release;
+mod reserve;
 mod shares;
 mod takers;
 mod tcr;

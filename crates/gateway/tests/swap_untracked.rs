@@ -267,27 +267,29 @@ fn a_slice_moves_a_bounded_number_of_untracked_packets() {
     }
 }
 
-/// The average of RED is above `max` when the swap begins, so RED would drop all packets that return. The policies of
-/// the new set are the same.
+/// The average of RED is above `max` when the swap begins, so RED would drop all packets that return. The policies and
+/// classes of the new set are the same.
 ///
-/// Catches: a second decision on a packet that returns to its aggregate.
+/// Catches: a second decision on a packet that returns to its aggregate, or to its class.
 #[test]
-fn packets_that_return_to_their_aggregate_meet_no_second_decision() {
-    let mut run = gateway(1, 0, 512);
-    let shape = Shape { number: 0, shapes: true, classes: false, queue: RED };
-    run.gateway.install(run.now, shape.set());
-    for number in 0..100 {
-        run.offer(u8::from(number > 10) + 1, number, 1_000);
+fn packets_that_return_to_their_queue_meet_no_second_decision() {
+    for shapes in [true, false] {
+        let mut run = gateway(1, 0, 512);
+        let shape = Shape { number: 0, shapes, classes: !shapes, queue: RED };
+        run.gateway.install(run.now, shape.set());
+        for number in 0..100 {
+            run.offer(u8::from(number > 10) + 1, number, 1_000);
+        }
+        let dropped = run.gateway.report().drops.of(Reason::Aqm);
+        let waiting = waiting(&run.gateway).0;
+        assert!(dropped > 10 && waiting > 10, "{dropped} dropped, {waiting} wait");
+        begin(&mut run, shape.set());
+        while run.gateway.go_on_installing(run.now) {}
+        let again = run.gateway.report().drops.of(Reason::Aqm) - dropped;
+        assert_eq!(again, 0, "shapes: {shapes}");
+        run.until(run.now + Duration::from_secs(100));
+        assert_in_order(&run.end().0);
     }
-    let dropped = run.gateway.report().drops.of(Reason::Aqm);
-    let waiting = waiting(&run.gateway).0;
-    assert!(dropped > 10 && waiting > 10, "{dropped} dropped, {waiting} wait");
-    begin(&mut run, shape.set());
-    while run.gateway.go_on_installing(run.now) {}
-    let again = run.gateway.report().drops.of(Reason::Aqm) - dropped;
-    assert_eq!(again, 0);
-    run.until(run.now + Duration::from_secs(100));
-    assert_in_order(&run.end().0);
 }
 
 /// Packets that wait at the class or the aggregate of the second host: of the first set, and of the second set.

@@ -31,9 +31,9 @@ pub struct EgressState {
     pub others: u64,
     /// Highest rate of this egress. `None`: packets never wait at it.
     pub rate: Option<Rate>,
-    /// Sum of the rates of the aggregates that request data here, in bits per second.
+    /// Sum of the rates of the aggregates that have a share here, in bits per second.
     pub asked: u64,
-    /// The aggregates that request data here.
+    /// The aggregates that have a share here.
     pub takers: Takers,
     /// Bytes that may be requested: the target less backlog and credit.
     pub room: Bytes,
@@ -42,9 +42,11 @@ pub struct EgressState {
 }
 
 impl EgressState {
-    /// Max-min share of an aggregate of `rate` at this egress: `rate` if the egress carries the rates of all.
+    /// Max-min share of an aggregate of `rate` at this egress: `rate` if the egress carries the rates of all. An
+    /// aggregate that is not one of the `takers` gets a share like one of them.
     pub(super) fn part_of(&self, rate: Rate) -> Rate {
-        let Some(most) = self.rate.map(Rate::bps).filter(|most| self.asked > *most) else {
+        let Some(most) = self.rate.map(Rate::bps).filter(|most| self.asked.max(rate.bps()) > *most)
+        else {
             return rate;
         };
         Rate::from_bps(rate.bps().min(self.takers.level(most, 1)).max(1))
@@ -77,8 +79,8 @@ pub struct CreditAccount {
     pub(super) called: u64,
     /// An aggregate holds ACKs only because its egress has no room.
     pub(super) more: bool,
-    /// Rate of the aggregate in bits per second, or zero if it requests no data. For an egress, the sum of
-    /// these rates.
+    /// Rate of the aggregate in bits per second. Zero if no flow is active, no ACK is held, and no credit is
+    /// outstanding. For an egress, the sum of these rates.
     pub(super) rate: u64,
     /// Round trip to the senders in microseconds, averaged over the requested bytes. While a single flow
     /// waits, a longer round trip counts at once.
@@ -130,8 +132,9 @@ impl CreditAccount {
     }
 
     /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `poll_interval`. Data arrives
-    /// at most `longest` after its request. While `others` packets of other flows wait, the target has room for
-    /// a segment of every flow with held ACKs. A single other packet is a ping, which needs no room.
+    /// at most `longest` after its request. A flow needs a segment in the queue whenever its turn comes. So while
+    /// `others` packets of other flows wait, the target has room for a further segment of every flow with held
+    /// ACKs. A single other packet is a ping, which needs no room.
     pub(super) fn within(
         &self,
         longest: Duration,
@@ -145,7 +148,7 @@ impl CreditAccount {
             rate.bytes_in_nanos((way_us * 1_000).saturating_add(nanos(poll_interval))).0;
         let beside = if others > 1 { self.waiting } else { 0 };
         let least = segment * u64::from(LEAST_TARGET);
-        least.max(on_its_way + segment * u64::from(PER_ACK.max(beside)))
+        least.max(on_its_way + segment * u64::from(PER_ACK + beside))
     }
 
     fn segment(&self) -> u32 {
@@ -310,14 +313,24 @@ mod tests {
 
     const MOST: Option<Rate> = Some(Rate::from_mbps(10));
 
-    /// Catches: room for a segment of every flow although only a ping waits; no such room while a queue of
-    /// other packets waits.
+    /// Catches: windows by the rate of the profile while no ACK is held, behind a slower trunk.
+    #[test]
+    fn an_idle_aggregate_has_no_larger_share_than_its_egress_carries() {
+        let (profile, trunk) = (Rate::from_mbps(100), Rate::from_mbps(8));
+        let mut ahead = EgressState { rate: Some(trunk), ..EgressState::default() };
+        assert_eq!((ahead.part_of(profile), ahead.part_of(trunk)), (trunk, trunk));
+        ahead.ask(&[profile.bps()], trunk.bps());
+        assert_eq!(ahead.part_of(profile), trunk);
+    }
+
+    /// Catches: room for every flow although only a ping waits; no such room while a queue of other packets
+    /// waits.
     #[test]
     fn a_waiting_ping_adds_nothing_to_the_target_and_a_queue_adds_a_segment_for_each_flow() {
         let account = CreditAccount { waiting: 8, ..CreditAccount::default() };
         let target =
             |others| account.within(Duration::MAX, Rate::from_kbps(1_500), Duration::ZERO, others);
-        assert_eq!([0, 1, 2, 100].map(target), [3, 3, 8, 8].map(|segments| segments * 1_514));
+        assert_eq!([0, 1, 2, 100].map(target), [3, 3, 10, 10].map(|segments| segments * 1_514));
     }
 
     /// Catches: a target that is too small for the first requests; a target that stays long on a shorter path.

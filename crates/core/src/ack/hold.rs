@@ -31,23 +31,19 @@ use crate::reports::Peak;
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
-/// The held ACKs of an aggregate.
-pub(super) struct Holds {
+/// The held ACKs of an aggregate. `FOR_DATA`: they are held in place of the data that they request (PostACK).
+/// A stretch ACK then departs in steps, and an ACK that does not move a reduced window requests nothing.
+#[derive(Default)]
+pub(super) struct Holds<const FOR_DATA: bool = true> {
     flows: Vec<HeldFlow>,
     records: Records,
     pub(super) counts: Counts,
-    /// ACKs are held in place of the data that they request (PostACK). A stretch ACK then departs in steps,
-    /// and an ACK that does not move a reduced window requests nothing.
-    for_data: bool,
     /// Times at which stopped flows resume.
     stops: TimerWheel,
 }
 
-/// Most records of a flow. Beyond that, the oldest ACK departs.
+/// Most records of a flow. Beyond that, the oldest ACK departs. If the next ACK is a whole one, all depart.
 const MOST_OF_FLOW: u32 = 4_096;
-
-/// Most whole ACKs of a flow. With more, no ACK of the flow is held.
-const WHOLE_OF_FLOW: u16 = 4_096;
 
 /// Outcome of a returning packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,19 +54,12 @@ pub(super) enum Taken {
     Held,
 }
 
-impl Holds {
-    pub(super) fn new(for_data: bool) -> Self {
-        Self {
-            flows: Vec::new(),
-            records: Records::default(),
-            counts: Counts::default(),
-            for_data,
-            stops: TimerWheel::new(),
-        }
-    }
-
+impl<const FOR_DATA: bool> Holds<FOR_DATA> {
     pub(super) fn flow(&mut self, member: FlowIndex) -> &mut HeldFlow {
-        make_room(&mut self.flows, member.index(), HeldFlow::default());
+        // Without this check, each call would build a default flow.
+        if member.index() >= self.flows.len() {
+            make_room(&mut self.flows, member.index(), HeldFlow::default());
+        }
         &mut self.flows[member.index()]
     }
 
@@ -136,7 +125,7 @@ impl Holds {
     /// Time for which the oldest held ACK of `member` has waited. `None` if no ACK may depart.
     pub(super) fn age(&self, member: FlowIndex, now: Time) -> Option<std::time::Duration> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.releasable() > 0)?;
-        Some(self.records.get(flow.first).held(now))
+        Some(self.records.get(self.oldest(flow)).held(now))
     }
 
     /// Takes in a returning packet. If `open` is true, an ACK departs at once if its flow has no held ACKs.
@@ -185,7 +174,7 @@ impl Holds {
         if flow.count == 0 && (open || !tells) {
             let blocks = cx.pool.sack(&packet);
             let news = flow.selective(&tcp, blocks);
-            let cost = flow.cost(&tcp, news, self.for_data);
+            let cost = flow.cost(&tcp, news, FOR_DATA);
             flow.passes(&tcp);
             flow.note(&tcp);
             self.go(cx.pool, member, packet, out);
@@ -221,7 +210,7 @@ impl Holds {
         let mut cost = 0;
         if tcp.flags.any(TcpFlags::ACK) && !tcp.flags.any(TcpFlags::RST) {
             if flow.is_known() {
-                cost = flow.cost(&tcp, 0, self.for_data);
+                cost = flow.cost(&tcp, 0, FOR_DATA);
             }
             flow.passes(&tcp);
             flow.note(&tcp);
@@ -373,7 +362,6 @@ impl Holds {
             let Some(packet) = cx.pool.take_back(number) else { return Taken::Held };
             return self.pass_all(cx, member, packet, out);
         };
-        self.flows[member.index()].whole += u16::from(own);
         self.append(member, at, !own);
         self.flows[member.index()].note(&tcp);
         if self.held(member) > MOST_OF_FLOW || cx.pool.is_scarce() {
@@ -383,10 +371,10 @@ impl Holds {
         Taken::Held
     }
 
-    /// Counts one more whole ACK of `member`. Returns `false` if the budget of the flow or of the pool is
-    /// exhausted.
+    /// Counts one more whole ACK of `member`. Returns `false` if the flow has no room for another record, or
+    /// if the budget of the pool is exhausted.
     fn has_room_for_whole(&self, pool: &mut PacketPool, member: FlowIndex) -> bool {
-        self.flows[member.index()].whole < WHOLE_OF_FLOW && pool.keep_whole_ack()
+        self.held(member) < MOST_OF_FLOW && pool.keep_whole_ack()
     }
 
     /// Returns `true` if a plain ACK replaces the newest held ACK. The flow then has more than a sixteenth of
@@ -441,10 +429,13 @@ impl Holds {
 
     fn append(&mut self, member: FlowIndex, at: u32, template: bool) {
         let flow = &mut self.flows[member.index()];
-        if flow.count == 0 {
-            flow.first = at;
+        if flow.count > 0 {
+            let last = self.records.get_mut(flow.last);
+            let first = last.next();
+            last.set_next(at);
+            self.records.get_mut(at).set_next(first);
         } else {
-            self.records.get_mut(flow.last).set_next(at);
+            self.records.get_mut(at).set_next(at);
         }
         flow.last = at;
         flow.count += 1;

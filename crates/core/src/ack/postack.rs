@@ -23,6 +23,7 @@ use std::time::Duration;
 use super::constants::{AHEAD, MAX_HOLD};
 use super::hold::{Holds, Taken};
 use super::release::{Bound, Bucket, Rule, VirtualQueue, quantum};
+use super::reserve::Reserve;
 use super::shares::Shares;
 use super::uncalled::Uncalled;
 use super::windows::clamp;
@@ -60,11 +61,12 @@ impl Config {
     pub(super) fn build(&self, profile: &Profile, _: Time) -> PostAck {
         PostAck {
             config: self.clone(),
-            holds: Holds::new(true),
+            holds: Holds::default(),
             shares: Shares::new(profile.mean(), self.max_hold),
             mean: profile.mean(),
             bound: Bound::default(),
             uncalled: Uncalled::default(),
+            reserve: Reserve::new(self.max_hold),
             queue: Queue::default(),
             rule: match self.release {
                 Release::Bucket => Rule::Bucket(Bucket::default()),
@@ -85,6 +87,7 @@ pub(super) struct PostAck {
     bound: Bound,
     uncalled: Uncalled,
     rule: Rule,
+    reserve: Reserve,
     /// State of the aggregate at the last `serve`.
     queue: Queue,
 }
@@ -99,18 +102,25 @@ impl PostAck {
     /// Releases ACKs by the peak rate while its tokens last for more than the data on its way. So the rate is
     /// the mean again before the tokens are spent.
     fn spend(&mut self, queue: Queue) {
-        let way = if let Rule::Gate(gate) = &self.rule { gate.way() } else { Duration::ZERO };
-        let lasts = |peak: &Rate| *peak > self.mean && queue.tokens > peak.bytes_in(way + AHEAD);
+        let way = || if let Rule::Gate(gate) = &self.rule { gate.way() } else { Duration::ZERO };
+        let lasts = |peak: &Rate| *peak > self.mean && queue.tokens > peak.bytes_in(way() + AHEAD);
         let rate = queue.peak.filter(lasts).unwrap_or(self.mean);
         if rate != self.shares.rate() {
             self.shares.set_rate(rate);
         }
     }
 
+    /// Notes the outstanding credit of `member`, which its ACKs do not request again.
+    fn note_credit(&mut self, member: FlowIndex) {
+        let credit = if let Rule::Gate(gate) = &self.rule { gate.credit_of(member) } else { 0 };
+        self.holds.flow(member).set_outstanding(credit);
+    }
+
     /// Releases ACKs that have reached their bound. Each flow releases its share at most, as far as the
     /// sender's timer permits.
     fn overdue(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while let Some(member) = self.bound.overdue(cx, &mut self.holds, self.config.max_hold) {
+            self.note_credit(member);
             let before = self.holds.flow(member).departed();
             let Some(cost) = self.holds.release(cx, member, out) else { continue };
             self.holds.counts.overdue += 1;
@@ -155,8 +165,9 @@ impl PostAck {
     }
 
     /// Counts an ACK for `cost` bytes of `member` that departed neither by the rule nor at its bound.
-    fn gone(&mut self, cx: &Cx<'_>, member: FlowIndex, cost: u32) {
-        self.uncalled.asked(member, cost);
+    /// Before it, `before` was the highest departed number.
+    fn gone(&mut self, cx: &Cx<'_>, member: FlowIndex, before: u32, cost: u32) {
+        self.uncalled.asked(member, self.holds.flow(member).called_for(before, cost));
         self.called(cx, member, cost);
     }
 
@@ -168,7 +179,7 @@ impl PostAck {
         match &mut self.rule {
             Rule::Gate(gate) => {
                 let (rate, ahead) = (self.shares.rate(), self.queue.ahead);
-                gate.asks(cx.now, rate, ahead, self.holds.flow(member), cost);
+                gate.asks(cx.now, rate, ahead, member, self.holds.flow(member), cost);
             }
             Rule::Bucket(bucket) => bucket.passed(cx.now, member, cost, &self.shares),
             Rule::VirtualQueue(_) => {}
@@ -187,6 +198,7 @@ impl AckControl for PostAck {
     }
 
     fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> bool {
+        self.rule.advance(now);
         self.holds.on_data(now, member, packet);
         self.shares.waits(member, waiting);
         // `most` treats bytes of unresponsive flows as taken, and would leave such a flow nothing.
@@ -202,8 +214,7 @@ impl AckControl for PostAck {
         self.shares.came(member, packet.cost, pressed);
         match &mut self.rule {
             Rule::Gate(gate) => {
-                let near = self.holds.flow(member).near();
-                gate.on_data(now, near, packet.cost, packet.segments);
+                gate.on_data(now, member, self.holds.flow(member), packet);
             }
             Rule::VirtualQueue(queue) => {
                 queue.on_data(now, member, packet, &self.shares, self.queue);
@@ -214,6 +225,7 @@ impl AckControl for PostAck {
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, queue: Queue, out: &mut Fifo) {
+        self.rule.advance(cx.now);
         let Returning { member, known, .. } = back;
         let tcp = cx.pool[&back.packet].tcp;
         let refuses = self.uncalled.refuses(member);
@@ -229,8 +241,15 @@ impl AckControl for PostAck {
         self.shares.note_ahead(cx.now, queue.ahead.rate, self.config.max_hold);
         let ahead = EgressState { rate: self.shares.ahead(), ..queue.ahead };
         self.shares.leaves(ahead.part_of(self.shares.rate()));
-        let (flow, longest) = (self.holds.flow(member), self.config.max_hold);
-        let window = tcp.and_then(|it| clamp(flow, member, &self.shares, known, &it, longest));
+        if let (Rule::Gate(_), Some(near), Some(far)) = (&self.rule, known.near, known.far) {
+            let longest = self.config.max_hold;
+            self.reserve.look(cx.now, near + far, longest, &self.holds.counts);
+        }
+        self.note_credit(member);
+        let is_short = matches!(self.rule, Rule::Gate(_));
+        let reserve = if is_short { self.reserve.span() } else { self.config.max_hold / 2 };
+        let flow = self.holds.flow(member);
+        let window = tcp.and_then(|it| clamp(flow, member, &self.shares, known, &it, reserve));
         flow.cap_to(window);
         let rate = self.shares.rate();
         let open = match &mut self.rule {
@@ -242,7 +261,8 @@ impl AckControl for PostAck {
             Rule::Bucket(_) => false,
             Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &back.packet),
         };
-        let before = self.holds.flow(member).delivered();
+        let flow = self.holds.flow(member);
+        let (before, departed) = (flow.delivered(), flow.departed());
         let taken = self.holds.take_in(cx, back, open, out);
         match taken {
             Taken::Passed(_) if refuses => {
@@ -250,7 +270,7 @@ impl AckControl for PostAck {
                 let delivered = self.holds.flow(member).charge_since(before);
                 self.uncalled.asked(member, delivered);
             }
-            Taken::Passed(cost) => self.gone(cx, member, cost),
+            Taken::Passed(cost) => self.gone(cx, member, departed, cost),
             Taken::Held => {}
         }
         // Under scarce buffers an ACK departs by a step only, and the remainder is held.
@@ -260,6 +280,7 @@ impl AckControl for PostAck {
     }
 
     fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> CreditAccount {
+        self.rule.advance(cx.now);
         self.queue = queue;
         self.spend(queue);
         self.uncalled.expire(cx.now);
@@ -280,7 +301,7 @@ impl AckControl for PostAck {
 
     fn ready_at(&self) -> Option<Time> {
         let rule = match &self.rule {
-            Rule::Gate(gate) => gate.ready_at(self.shares.rate(), self.queue),
+            Rule::Gate(gate) => gate.ready_at(&self.shares, self.queue),
             Rule::Bucket(bucket) => bucket.ready_at(),
             Rule::VirtualQueue(queue) => queue.ready_at(),
         };
@@ -306,9 +327,12 @@ impl AckControl for PostAck {
     }
 
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: FlowIndex, out: &mut Fifo) {
+        self.rule.advance(cx.now);
         self.holds.resume(member);
+        self.note_credit(member);
+        let before = self.holds.flow(member).departed();
         let cost = self.holds.withdraw(cx, member, out);
-        self.gone(cx, member, cost);
+        self.gone(cx, member, before, cost);
     }
 
     fn stop(&mut self, now: Time, member: FlowIndex) {
@@ -330,12 +354,15 @@ impl AckControl for PostAck {
 
     fn set_numbers(&mut self, member: FlowIndex, numbers: Numbers) {
         self.holds.set_numbers(member, numbers);
+        if !matches!(self.rule, Rule::Gate(_)) {
+            self.holds.flow(member).forget_requests();
+        }
     }
 
     fn leave(&mut self, member: FlowIndex) {
         self.bound.forget(member);
         match &mut self.rule {
-            Rule::Gate(_) => {}
+            Rule::Gate(gate) => gate.give_back(member),
             Rule::Bucket(bucket) => bucket.forget(member),
             Rule::VirtualQueue(queue) => queue.forget(member),
         }
@@ -364,8 +391,9 @@ mod tests {
     /// Holds ACKs of `segments` segments of `member`.
     fn hold(bench: &mut Bench, member: u32, segments: u32) {
         bench.fill(US(0), true);
-        (0..=segments + 2).for_each(|n| bench.data(US(0), member, end(member, n)));
+        bench.data(US(0), member, end(member, 0));
         bench.ack(US(0), member, end(member, 0));
+        (1..=segments + 2).for_each(|n| bench.data(US(0), member, end(member, n)));
         (1..=segments).for_each(|n| assert!(bench.ack(US(1), member, end(member, n)).is_empty()));
     }
 
@@ -380,7 +408,7 @@ mod tests {
             }
             let went = bench.fill(US(1), false);
             let of = |member| went.iter().filter(|tcp| tcp.ack >> 24 == member).count();
-            assert_eq!([of(0), of(1)], if ends { [4, 3] } else { [2, 1] });
+            assert_eq!([of(0), of(1)], if ends { [2, 2] } else { [1, 1] });
         }
     }
 
@@ -406,7 +434,7 @@ mod tests {
         let reset = TcpFlags(TcpFlags::RST | TcpFlags::ACK);
         let went = bench.back(US(2), 0, TcpSegment { flags: reset, ..plain(end(0, 20)) }, &[]);
         let of = |member| went.iter().filter(|tcp| tcp.ack >> 24 == member).count();
-        assert_eq!([of(0), of(1)], [21, 3]);
+        assert_eq!([of(0), of(1)], [21, 2]);
     }
 
     /// Catches: credit for application-limited flows as for other flows; the rate of the profile instead of
@@ -433,9 +461,10 @@ mod tests {
         (2..=43).for_each(|n| bench.data(later, 0, end(0, n)));
         (2..=40).for_each(|n| assert!(bench.ack(later, 0, end(0, n)).is_empty()));
         // 20 ms at 10 Mbit/s, and the target: three segments, or a round trip of the profile and two segments.
-        let went = bench.fill(later, false).len();
+        // Each ACK requests two segments, as its sender is in slow start. Its second one may exceed each limit.
+        let requested = 2 * bench.fill(later, false).len();
         let target = if profile > 10 { 18 } else { 3 };
-        assert!((17 + target..=18 + target).contains(&went), "{profile}: {went}");
+        assert!((17 + target..=20 + target).contains(&requested), "{profile}: {requested}");
         assert!(bench.run_until(Time::from_millis(305)).len() >= 3);
     }
 
@@ -461,12 +490,12 @@ mod tests {
             (edge, edge - acked * MSS)
         };
         let (before, window) = go(10, 2_000);
-        // 550.2 ms at 10 Mbit/s.
-        assert!(window.abs_diff(687_750) < 2_000, "{window}");
+        // 550.2 ms at 10 Mbit/s, and the bytes of an ACK.
+        assert!(window.abs_diff(687_750 + 2 * MSS) < 2_000, "{window}");
         let (after, _) = go(5, 10);
         assert!(after > before + 5 * MSS, "{before} to {after}");
         let (_, window) = go(5, 1_200);
-        assert!(window.abs_diff(343_875) < 5_000, "{window}");
+        assert!(window.abs_diff(343_875 + 2 * MSS) < 5_000, "{window}");
     }
 
     /// Catches: steps of an ACK that requests nothing, with a buffer for each step.

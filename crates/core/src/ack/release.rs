@@ -10,7 +10,7 @@
 //! Source: `postack`, R001-4 (paced) and R001-9 (the others).
 
 mod bucket;
-mod calendar;
+mod credit;
 mod gate;
 mod paced;
 mod virtual_queue;
@@ -31,6 +31,13 @@ pub(super) enum Rule {
 }
 
 impl Rule {
+    /// Lets the outstanding credit get older until `now`, before the next use of the rule.
+    pub(super) fn advance(&mut self, now: Time) {
+        if let Self::Gate(gate) = self {
+            gate.advance(now);
+        }
+    }
+
     /// Lets ACKs of `member` that were stopped depart again.
     pub(super) fn go_on(&mut self, now: Time, member: FlowIndex) {
         if let Self::VirtualQueue(queue) = self {

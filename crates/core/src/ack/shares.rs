@@ -182,6 +182,17 @@ impl Shares {
         self.seen.get(member.index()).map_or(1, |seen| seen.weight[0])
     }
 
+    /// Time until which a flow is active if no packet comes: the end of the interval after its last packet.
+    /// [`Time::ZERO`] without active flows.
+    pub(super) fn active_until(&self) -> Time {
+        let after = match self.active.map(|it| it.weight() > 0) {
+            [true, _] => 1,
+            [false, true] => 0,
+            [false, false] => return Time::ZERO,
+        };
+        Time::ZERO + Duration::from_micros(self.span_us) * self.interval.saturating_add(after)
+    }
+
     /// Share of `member` in the rate by weight, among all active flows: never zero.
     pub(super) fn of(&self, member: FlowIndex) -> Rate {
         self.part(self.rate.bps(), member)

@@ -44,16 +44,23 @@ impl Takers {
     /// Max-min share of a flow of this `weight` in `rate`: its part of the rate that satisfied flows leave, by
     /// weight. It is at least the flow's part of the whole rate.
     pub(super) fn level(&self, rate: u64, weight: u32) -> u64 {
+        let of_all = part(rate, weight, self.weight);
+        if self.modest_weight == 0 {
+            return of_all;
+        }
         let left = rate.saturating_sub(self.modest);
-        let of_left = part(left, weight, self.weight - self.modest_weight);
-        of_left.max(part(rate, weight, self.weight))
+        of_all.max(part(left, weight, self.weight - self.modest_weight))
     }
 }
 
 /// `rate * weight / all`, rounded down.
 pub(super) fn part(rate: u64, weight: u32, all: u64) -> u64 {
     let weight = u64::from(weight);
-    let part = u128::from(rate) * u128::from(weight) / u128::from(all.max(weight).max(1));
+    let all = all.max(weight).max(1);
+    if let Some(product) = rate.checked_mul(weight) {
+        return product / all;
+    }
+    let part = u128::from(rate) * u128::from(weight) / u128::from(all);
     u64::try_from(part).unwrap_or(rate)
 }
 

@@ -9,14 +9,13 @@
 
 use std::time::Duration;
 
-use super::constants::FIRST_FLIGHT;
 use super::hold::{Holds, Taken};
 use super::release::Paced;
 use super::shares::Shares;
 use super::windows::round_trip;
 use super::{AckControl, Counts, CreditAccount, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
-use crate::packet::{Fifo, FlowIndex, LEAST_MSS, Packet, TcpFlags, TcpSegment, make_room};
+use crate::packet::{Fifo, FlowIndex, LEAST_MSS, Packet, TcpSegment};
 use crate::{Bytes, Cx, Rate, Time, parameters};
 
 parameters! {
@@ -35,10 +34,9 @@ impl Config {
     pub(super) fn build(&self, profile: &Profile, _: Time) -> Tcr {
         Tcr {
             config: self.clone(),
-            holds: Holds::new(false),
+            holds: Holds::default(),
             shares: Shares::new(profile.mean(), Duration::ZERO),
             pace: Paced::default(),
-            begun: Vec::new(),
         }
     }
 }
@@ -49,11 +47,9 @@ const GREATEST_MSS: Bytes = Bytes(65_535);
 /// The TCR of an aggregate.
 pub(super) struct Tcr {
     config: Config,
-    holds: Holds,
+    holds: Holds<false>,
     shares: Shares,
     pace: Paced,
-    /// By member: the number at which its data begins. `None` if its first ACK was not seen.
-    begun: Vec<Option<u32>>,
 }
 
 impl Tcr {
@@ -65,28 +61,9 @@ impl Tcr {
         tcp: Option<TcpSegment>,
     ) -> Option<Bytes> {
         let way = known.near? + known.far?;
-        let first = tcp.map_or(0, |tcp| self.rest_of_first_flight(member, &tcp));
-        let mss = self.holds.flow(member).mss();
-        Some(round_trip(self.shares.of(member), way, mss, first))
-    }
-
-    /// Bytes of the first flight of `member` beyond those that `tcp` acknowledges.
-    fn rest_of_first_flight(&mut self, member: FlowIndex, tcp: &TcpSegment) -> u64 {
-        if !tcp.flags.any(TcpFlags::ACK) {
-            return 0;
-        }
         let flow = self.holds.flow(member);
-        let (is_first, most) = (flow.delivered().is_none(), FIRST_FLIGHT * flow.mss());
-        make_room(&mut self.begun, member.index(), None);
-        let begun = &mut self.begun[member.index()];
-        if is_first {
-            *begun = Some(tcp.ack);
-        }
-        let acknowledged = begun.map_or(most, |begun| tcp.ack.wrapping_sub(begun));
-        if acknowledged >= most {
-            *begun = None;
-        }
-        most.saturating_sub(acknowledged).into()
+        let first = tcp.map_or(0, |tcp| flow.rest_of_first_flight(&tcp));
+        Some(round_trip(self.shares.of(member), way, flow.mss(), first.into()))
     }
 
     fn rate(&self, member: FlowIndex) -> Rate {
@@ -204,9 +181,6 @@ impl AckControl for Tcr {
 
     fn leave(&mut self, member: FlowIndex) {
         self.pace.forget(member);
-        if let Some(begun) = self.begun.get_mut(member.index()) {
-            *begun = None;
-        }
         self.shares.leave(member);
         self.holds.leave(member);
     }
@@ -218,8 +192,10 @@ impl AckControl for Tcr {
 
 #[cfg(test)]
 mod tests {
+    use super::super::constants::FIRST_FLIGHT;
     use super::super::testing::{Bench, FRAME, MSS, US, plain};
     use super::*;
+    use crate::packet::TcpFlags;
 
     /// Departure of the second ACK of member 0, at 10 Mbit/s and after the events in `before`. Each ACK
     /// requests two segments.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AckControl, AckSpec, EgressState, Known, Queue, Returning};
+use super::{AckControl, AckSpec, CreditAccount, EgressState, Known, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, FlowIndex, Network, SackBlocks, TcpFlags, TcpSegment};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
@@ -23,6 +23,8 @@ pub(super) struct Bench {
     pub(super) control: Box<dyn AckControl>,
     pub(super) known: Known,
     pub(super) queue: Queue,
+    /// Account of the last `serve`.
+    pub(super) account: CreditAccount,
     pub(super) ins: u64,
     pub(super) outs: u64,
     /// Packets that only occupy buffers of the pool: see `leave_free`.
@@ -59,6 +61,7 @@ impl Bench {
                 ahead: EgressState { room: Bytes(u64::MAX), ..EgressState::default() },
                 ..Queue::default()
             },
+            account: CreditAccount::default(),
             ins: 0,
             outs: 0,
             others: Vec::new(),
@@ -108,7 +111,7 @@ impl Bench {
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
         let back = Returning { member: FlowIndex(member), known: &self.known, packet: id };
         self.control.on_ack(&mut cx, back, self.queue, &mut out);
-        self.control.serve(&mut cx, self.queue, &mut out);
+        self.account = self.control.serve(&mut cx, self.queue, &mut out);
         self.taken(out)
     }
 
@@ -121,7 +124,7 @@ impl Bench {
     pub(super) fn serve(&mut self, now: Time) -> Vec<TcpSegment> {
         let mut out = Fifo::new();
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
-        self.control.serve(&mut cx, self.queue, &mut out);
+        self.account = self.control.serve(&mut cx, self.queue, &mut out);
         self.taken(out)
     }
 
@@ -144,11 +147,15 @@ impl Bench {
         self.control.resume(&mut cx, FlowIndex(member));
     }
 
-    /// Serves whenever an event is due, up to `end`.
+    /// Serves whenever an event is due, up to `end`. No event may stay due.
     pub(super) fn run_until(&mut self, end: Time) -> Vec<(Time, TcpSegment)> {
         let mut all = Vec::new();
         while let Some(at) = self.control.ready_at().filter(|at| *at <= end) {
             all.extend(self.serve(at).into_iter().map(|tcp| (at, tcp)));
+            assert!(
+                self.control.ready_at() > Some(at) || self.control.ready_at().is_none(),
+                "{at:?}"
+            );
         }
         all
     }

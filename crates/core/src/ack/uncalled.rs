@@ -5,9 +5,10 @@
 //!
 //! `uncalled = max(0, uncalled + came - 9/8 * max(asked, rate * time))`.
 //!
-//! Here `came` is the data that arrived, and `rate` is the flow's max-min fair share. `asked` counts the ACKs
-//! that departed by the release rule. An ACK that departs at its longest hold does not count: an unresponsive
-//! flow closes the gate, and all its ACKs depart at their longest hold. A flow is unresponsive once `uncalled`
+//! Here `came` is the data that arrived, and `rate` is the flow's max-min fair share. `asked` counts the requests
+//! of departed ACKs. In slow start, an ACK counts for the data that it acknowledges. An ACK that departs at its
+//! longest hold does not count: an unresponsive flow closes the gate, and all its ACKs depart at their longest
+//! hold. A flow is unresponsive once `uncalled`
 //! exceeds one second of its rate, or 128 KiB. It is responsive again once `uncalled` has fallen to a half of
 //! that, or once no data has come for three seconds. The data of an unresponsive flow is queued like UDP,
 //! outside the queue by which the ACKs of other flows are held.

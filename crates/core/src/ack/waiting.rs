@@ -74,6 +74,12 @@ impl Waiting {
         self.without_drops(cx, |queue, cx| queue.enqueue(cx, packet));
     }
 
+    /// Adds `packet`, which [`dequeue_newest_untracked`](Self::dequeue_newest_untracked) returned.
+    pub fn put_back(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        self.controlled.add(&cx.pool[&packet]);
+        self.without_drops(cx, |queue, cx| queue.put_back(cx, packet));
+    }
+
     /// Takes out the next packet.
     pub fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.take(cx, |queue, cx| queue.dequeue(cx))

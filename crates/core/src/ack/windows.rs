@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | none | the receiver's own | a flow whose window scale or round trip is unknown |
 //! | [`round_trip`] | the data of a round trip at the flow's share | TCR |
-//! | [`clamp`] | the data of a round trip and of half of the longest hold | PostACK |
+//! | [`clamp`] | the data of a round trip, of the reserve and of an ACK | PostACK |
 //!
 //! `HeldFlow::cap_to` writes the window into departing ACKs. An advertised window is never taken back: a
 //! smaller one stops the sender until ACKs have caught up with it.
@@ -12,15 +12,17 @@
 //! Source: `postack`, R001-3 (windows of TCR), R001-11 (d) (the right edge never moves back).
 //!
 //! Differs: PostACK has a window rule too. A sender without another limit would have its ACKs held up to
-//! the longest hold, and then its data would wait. Half of the longest hold leaves room for the sender's
-//! growth. A window has at least four segments, as a loss then leaves three duplicate ACKs. It begins with
-//! an equal share of a round trip, or with 64 KiB if this is more. It grows by an eighth of the
-//! acknowledged bytes, so little data comes unrequested.
+//! the longest hold, and then its data would wait. The reserve is half of the longest hold, which leaves
+//! room for the sender's growth. The gate makes it shorter (`reserve.rs`). A window also has room for the
+//! bytes of an ACK, at most 20 ms: a receiver that acknowledges every fourth segment may leave three for its
+//! ACK timer. A window has at least four segments, as a loss then leaves three duplicate ACKs. It begins with
+//! an equal share of a round trip, or with 64 KiB if this is more. It grows by an eighth of the acknowledged
+//! bytes, so little data comes unrequested.
 
 use std::time::Duration;
 
 use super::Known;
-use super::constants::UNSCALED;
+use super::constants::{AHEAD, UNSCALED};
 use super::hold::HeldFlow;
 use super::shares::Shares;
 use crate::packet::{FlowIndex, TcpSegment};
@@ -37,7 +39,7 @@ pub(super) fn round_trip(rate: Rate, way: Duration, mss: u32, first: u64) -> Byt
     Bytes(needed.next_multiple_of(mss).max(2 * mss).max(first))
 }
 
-/// Window of PostACK for `flow`, which is `member`: ACKs are held for half of `longest`. It is limited to the
+/// Window of PostACK for `flow`, which is `member`: ACKs are held for `reserve`. It is limited to the
 /// present window and its growth by the ACK `tcp`. `None` if a round trip, or the highest sequence number,
 /// is unknown.
 pub(super) fn clamp(
@@ -46,13 +48,14 @@ pub(super) fn clamp(
     shares: &Shares,
     known: &Known,
     tcp: &TcpSegment,
-    longest: Duration,
+    reserve: Duration,
 ) -> Option<Bytes> {
     let way = known.near? + known.far?;
     let (least, grown) = (flow.least_window(known.mss), flow.grown(tcp, known.sent?));
     let first = shares.equal(member).bytes_in(way).max(Bytes(u64::from(UNSCALED) - 1));
     let rate = shares.most(member);
-    let most = rate.bytes_in(way + longest / 2);
+    let unacknowledged = rate.bytes_in(AHEAD).min(Bytes(flow.newly(tcp, known.sent?).into()));
+    let most = rate.bytes_in(way + reserve) + unacknowledged;
     let most =
         if flow.is_extended() { most.min(rate.bytes_in(way) + flow.holdable()) } else { most };
     Some(most.min(grown.max(first)).max(least))

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{before, low_half};
+use super::{before, micros};
 use crate::Time;
 use crate::packet::{Direction, TcpFlags, TcpSegment};
 
@@ -246,8 +246,3 @@ impl Half {
 ///
 /// Source: RFC 6298, section 2.5 (the least upper bound of a retransmission timeout).
 const LONGEST: u32 = 60_000_000;
-
-/// Microseconds, in a clock that wraps after 71 minutes.
-const fn micros(now: Time) -> u32 {
-    low_half(now.nanos() / 1_000)
-}

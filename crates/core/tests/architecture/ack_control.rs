@@ -9,18 +9,15 @@ use super::{Complaints, File, about, code_of, production, rust};
 
 /// Number of fields today, which is also the maximum. The aim is 60
 /// (`docs/decisions.md`, "Special cases of ACK control that stay").
-const MOST_FIELDS: usize = 161;
+const MOST_FIELDS: usize = 166;
 
 /// Number of tuned constants today, which is also the maximum.
 const MOST_CONSTANTS: usize = 14;
 
 /// Constants whose value was not chosen: the file, the name, and the kind.
 const NOT_TUNED: &[(&str, &str, &str)] = &[
-    ("calendar.rs", "DAYS", "size"),
-    ("calendar.rs", "LAST", "size"),
-    ("calendar.rs", "DAY_BITS", "unit"),
+    ("credit.rs", "AGES", "size"),
     ("hold.rs", "MOST_OF_FLOW", "size"),
-    ("hold.rs", "WHOLE_OF_FLOW", "size"),
     ("hold.rs", "NEVER", "bits"),
     ("virtual_queue.rs", "MOST", "size"),
     ("record.rs", "MOST", "size"),
@@ -36,13 +33,15 @@ const NOT_TUNED: &[(&str, &str, &str)] = &[
     ("flow.rs", "KNOWN", "bits"),
     ("flow.rs", "TIMED", "bits"),
     ("flow.rs", "EDGE", "bits"),
-    ("flow.rs", "ASKED", "bits"),
+    ("flow.rs", "EXTENDED", "bits"),
+    ("flow.rs", "COUNTED", "bits"),
+    ("flow.rs", "DOUBLES", "bits"),
+    ("flow.rs", "BEGUN", "bits"),
     ("flow.rs", "CAPPED", "bits"),
     ("flow.rs", "SIZED", "bits"),
     ("flow.rs", "AGAIN", "bits"),
     ("flow.rs", "ENDED", "bits"),
     ("flow.rs", "PAUSED", "bits"),
-    ("flow.rs", "EXTENDED", "bits"),
     ("flow.rs", "UNHELD", "bits"),
     ("flow.rs", "ECHOES", "bits"),
     ("flow.rs", "STOPPED", "bits"),
@@ -117,7 +116,9 @@ fn field(line: &str) -> Option<&str> {
 fn constants(text: &str) -> impl Iterator<Item = &str> {
     let of_line = |line| {
         let (before, rest) = code_of(line).split_once("const ")?;
-        let is_item = before.trim().is_empty() || before.trim_start().starts_with("pub");
+        // `pub struct A<const B: bool>` declares a parameter.
+        let is_visible = before.trim_start().starts_with("pub") && !before.contains('<');
+        let is_item = before.trim().is_empty() || is_visible;
         let (name, _) = rest.split_once(": ")?;
         let is_name =
             name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
@@ -197,12 +198,12 @@ fn fields_are_counted_and_nothing_else() {
     assert_eq!(fields(text), ["a", "b", "d", "f", "rate", "held", "late"]);
 }
 
-/// Catches: a constant of an `impl` block that is not counted; a constant of a test, a function or
-/// an assertion that is counted as a constant.
+/// Catches: a constant of an `impl` block that is not counted; a constant of a test, a function, an
+/// assertion, or a parameter of a type that is counted as a constant.
 #[test]
 fn constants_are_counted_and_nothing_else() {
     let text = "/// const X: u8 = 1;\nconst A: u32 = 8;\npub(super) const B: Duration = Duration::ZERO;\n\
-        impl C {\n    const D_2: u8 = 1;\n    const fn f(x: u8) -> u8 { x }\n}\nconst _: () = assert!(true);\n\
+        pub(super) struct S<const F: bool> {}\nimpl C {\n    const D_2: u8 = 1;\n    const fn f(x: u8) -> u8 { x }\n}\nconst _: () = assert!(true);\n\
         #[cfg(test)]\nmod tests {\n    const E: u8 = 1;\n}\n";
     assert_eq!(constants(text).collect::<Vec<_>>(), ["A", "B", "D_2"]);
 }
@@ -224,12 +225,12 @@ fn more_fields_or_constants_and_a_limit_too_high_are_refused() {
         about(constant_count, &[("crates/core/src/ack/hold/flow.rs", &(lines + more))])
     };
     assert_eq!(of(MOST_CONSTANTS, "const KNOWN: u16 = 1;\n"), "");
-    assert!(of(MOST_CONSTANTS, "const DAYS: u16 = 1;\n").contains("derive one from others"));
+    assert!(of(MOST_CONSTANTS, "const AGES: u16 = 1;\n").contains("derive one from others"));
     assert!(of(MOST_CONSTANTS - 1, "").contains("lower the limit"));
     let elsewhere = [("crates/core/src/class.rs", "const C: u8 = 1;\n")];
     assert_eq!(
         (about(field_count, &elsewhere), about(constant_count, &elsewhere)),
         Default::default()
     );
-    assert!(about(no_choices, &elsewhere).contains("`DAYS` of calendar.rs does not exist"));
+    assert!(about(no_choices, &elsewhere).contains("`AGES` of credit.rs does not exist"));
 }

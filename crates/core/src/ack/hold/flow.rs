@@ -1,14 +1,16 @@
 //! State of a flow whose ACKs are held.
 
 mod awaited;
+mod rounds;
 mod window;
 
 use std::time::Duration;
 
+use self::rounds::Rounds;
 use super::super::Known;
 use super::super::constants::{SHORTEST_RTO, SMOOTHING};
 use super::super::record::NONE;
-use super::WHOLE_OF_FLOW;
+use super::MOST_OF_FLOW;
 use crate::flow::before;
 use crate::packet::{FRAME, LEAST_MSS, Packet, SackBlocks, TcpFlags, TcpSegment, USUAL_MSS};
 use crate::{Bytes, Time};
@@ -16,9 +18,7 @@ use crate::{Bytes, Time};
 /// State of a flow, and the list of its held ACKs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ack) struct HeldFlow {
-    /// Index of the record of the oldest held ACK.
-    pub(super) first: u32,
-    /// Index of the record of the newest held ACK.
+    /// Index of the record of the newest held ACK. The record after it is that of the oldest one.
     pub(super) last: u32,
     /// Number of held ACKs.
     pub(super) count: u32,
@@ -54,14 +54,15 @@ pub(in crate::ack) struct HeldFlow {
     near_us: u32,
     /// Shortest round trip between gateway and receiver, in microseconds. Zero: unknown.
     far_us: u32,
-    /// Time, in ticks, of the last request that followed data, or of the first data after a pause. Zero:
-    /// never.
+    /// Time, in ticks, of the last request, or of the first data after a pause. Zero: never.
     heard: u32,
-    /// Sequence number at which the data after the last pause begins.
+    /// Sequence number at which the data after the last pause begins, or the first flight.
     since: u32,
+    /// Outstanding credit as payload bytes, as last noted. Zero without the gate.
+    outstanding: u32,
+    /// Counts of round trips, if the release rule counts data.
+    rounds: Rounds,
     pub(super) window: u16,
-    /// Number of held ACKs whose whole packet is kept.
-    pub(super) whole: u16,
     /// Window scale of the receiver. `None`: unknown, as the SYNs were not seen.
     scale: Option<u8>,
     marks: u16,
@@ -74,13 +75,16 @@ const KNOWN: u16 = 1;
 const TIMED: u16 = 2;
 /// `right` is known.
 const EDGE: u16 = 4;
-/// No data has come since the request at `heard`.
-const ASKED: u16 = 8;
+/// `rounds` counts the data and the requests.
+const COUNTED: u16 = 8;
+/// The first flight began at `since`, and it is not acknowledged yet.
+const BEGUN: u16 = 16_384;
 /// The window of the last departed ACK was reduced.
 const CAPPED: u16 = 16;
 /// A segment of `mss` bytes was observed.
 const SIZED: u16 = 32;
-/// The newest data of the sender is a retransmission.
+/// The newest data of the sender is a retransmission, but no probe for a lost tail: such a probe repeats the last
+/// data (RFC 8985, section 7.3) and begins no recovery.
 const AGAIN: u16 = 64;
 /// The sender has sent FIN, or the receiver has sent RST.
 const ENDED: u16 = 128;
@@ -96,14 +100,15 @@ const ECHOES: u16 = 2_048;
 
 /// A SYN claims the flow's ports: held ACKs do not depart.
 const STOPPED: u16 = 4_096;
+/// The sender is in slow start.
+const DOUBLES: u16 = 8_192;
 
 /// Source: `postack`, section 2 (state for each flow).
-const _: () = assert!(size_of::<HeldFlow>() <= 128);
+const _: () = assert!(size_of::<HeldFlow>() <= 152);
 
 impl Default for HeldFlow {
     fn default() -> Self {
         Self {
-            first: NONE,
             last: NONE,
             count: 0,
             template: NONE,
@@ -124,9 +129,10 @@ impl Default for HeldFlow {
             far_us: 0,
             heard: 0,
             since: 0,
+            outstanding: 0,
+            rounds: Rounds::default(),
             scale: None,
             window: 0,
-            whole: 0,
             marks: 0,
             blocks: SackBlocks::default(),
         }
@@ -141,16 +147,15 @@ impl HeldFlow {
     /// The flow's state after its departed ACKs only, as if the held ACKs had not arrived.
     pub(super) fn as_departed(&self) -> Self {
         Self {
-            first: NONE,
             last: NONE,
             count: 0,
             template: NONE,
-            whole: 0,
             seen: self.released,
             sacked: self.credited,
             blocks: SackBlocks::default(),
             cap: 0,
-            marks: self.marks & !(STOPPED | UNHELD),
+            outstanding: 0,
+            marks: self.marks & !(STOPPED | UNHELD | BEGUN),
             ..*self
         }
     }
@@ -172,7 +177,7 @@ impl HeldFlow {
     /// Largest window of a flow whose ACKs are all kept whole, in addition to the data of its round trip.
     /// This bound keeps the held ACKs of the flow within an eighth of their budget.
     pub(in crate::ack) fn holdable(&self) -> Bytes {
-        Bytes(u64::from(self.mss) * u64::from(WHOLE_OF_FLOW / 8))
+        Bytes(u64::from(self.mss) * u64::from(MOST_OF_FLOW / 8))
     }
 
     /// Number of held ACKs that may depart.
@@ -215,8 +220,9 @@ impl HeldFlow {
         self.hear(now, packet, tcp);
         self.carried = self.carried.saturating_add(tcp.payload);
         if tcp.payload > 0 {
-            self.marks &= !(AGAIN | ASKED);
-            self.marks |= if packet.seen_before { AGAIN } else { 0 };
+            self.marks &= !AGAIN;
+            let again = packet.seen_before && before(tcp.end_seq(), self.sent);
+            self.marks |= if again { AGAIN } else { 0 };
             if before(self.sent, tcp.end_seq()) {
                 self.sent = tcp.end_seq();
             }
@@ -277,10 +283,9 @@ impl HeldFlow {
     /// Permitted growth of a hold. This growth also bounds the hold of the ACK that follows an ACK by which the
     /// sender's timer restarted.
     pub(in crate::ack) fn more(&self) -> Duration {
-        let span = |us: u32| Duration::from_micros(u64::from(us));
-        let round_trip = span(self.near_us) + span(self.far_us) + span(self.hold_us);
+        let round_trip_us = [self.near_us, self.far_us, self.hold_us].map(u64::from).iter().sum();
         let most = SHORTEST_RTO * 3 / 4;
-        if self.far_us == 0 { most } else { most.min(round_trip) }
+        if self.far_us == 0 { most } else { most.min(Duration::from_micros(round_trip_us)) }
     }
 
     /// The highest acknowledgement number that departed.
@@ -364,6 +369,9 @@ impl HeldFlow {
             0
         };
         let news = news.min(room);
+        if news > 0 {
+            self.loses();
+        }
         self.sacked = self.sacked.saturating_add(news);
         news
     }

@@ -4,46 +4,40 @@
 
 use super::super::constants::PER_ACK;
 use super::super::record::{Kind, NONE, Record};
-use super::Holds;
+use super::{HeldFlow, Holds};
 use crate::packet::{Fifo, FlowIndex, Packet, TcpFlags, TcpSegment};
 use crate::{Cx, PacketPool};
 
-/// Effect of the oldest held ACK of a flow, if it departs now.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::ack) struct Head {
-    /// Charged bytes of data that the ACK requests.
-    pub(in crate::ack) cost: u32,
-    /// Acknowledgement number of the ACK.
-    pub(in crate::ack) ack: u32,
-    /// Window field of the ACK.
-    window: u16,
-}
+impl<const FOR_DATA: bool> Holds<FOR_DATA> {
+    /// Number and window of the ACK that departs if `member` releases one now: its oldest held ACK, or a
+    /// step of it. `None` if no ACK may depart.
+    pub(in crate::ack) fn head(&self, pool: &PacketPool, member: FlowIndex) -> Option<TcpSegment> {
+        self.departs(pool, member, FOR_DATA)
+    }
 
-impl Holds {
-    /// Effect of the oldest held ACK of `member`, if it departs now. `None` if no ACK may depart.
-    pub(in crate::ack) fn head(&self, pool: &PacketPool, member: FlowIndex) -> Option<Head> {
-        self.first(pool, member, self.for_data)
+    /// Charged bytes of data that the [`head`](Self::head) of `member` requests.
+    pub(in crate::ack) fn cost_of_head(&self, pool: &PacketPool, member: FlowIndex) -> u32 {
+        self.head(pool, member).map_or(0, |tcp| {
+            let flow = &self.flows[member.index()];
+            flow.cost(&tcp, self.records.get(self.oldest(flow)).news, FOR_DATA)
+        })
     }
 
     /// The same as [`head`](Self::head). If `steps` is true, an ACK of much data departs in steps.
-    fn first(&self, pool: &PacketPool, member: FlowIndex, steps: bool) -> Option<Head> {
+    fn departs(&self, pool: &PacketPool, member: FlowIndex, steps: bool) -> Option<TcpSegment> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.releasable() > 0)?;
-        let record = self.records.get(flow.first);
-        let (ack, window) = shown(pool, record);
-        let worth = flow.worth(ack);
-        let news = record.news;
-        let tcp = TcpSegment { ack, window, ..TcpSegment::default() };
-        let whole = Head { cost: flow.cost(&tcp, news, self.for_data), ack, window };
-        let long = worth > flow.mss().saturating_mul(2 * PER_ACK);
-        let useful = long && whole.cost > 0 && news == 0;
-        let alterable = !record.kind().any(Kind::WHOLE);
-        if !steps || !useful || !alterable || !flow.may_split(worth) || flow.template == NONE {
-            return Some(whole);
+        let record = self.records.get(self.oldest(flow));
+        let tcp = shown(pool, record);
+        let worth = flow.worth(tcp.ack);
+        let long = worth > flow.mss().saturating_mul(2 * PER_ACK) && record.news == 0;
+        let alterable = !record.kind().any(Kind::WHOLE) && flow.template != NONE;
+        let splits = steps && long && alterable && flow.may_split(worth);
+        if !splits || flow.cost(&tcp, 0, FOR_DATA) == 0 {
+            return Some(tcp);
         }
         let part = flow.released.wrapping_add(flow.credited + PER_ACK * flow.mss());
-        let Some(window) = flow.field(part, &tcp) else { return Some(whole) };
-        let tcp = TcpSegment { ack: part, window, ..tcp };
-        Some(Head { cost: flow.cost(&tcp, 0, true), ack: part, window })
+        let window = flow.field(part, &tcp);
+        Some(window.map_or(tcp, |window| TcpSegment { ack: part, window, ..tcp }))
     }
 
     /// Sends the oldest held ACK of `member`, or its next step. Returns the charged bytes that it requests.
@@ -53,7 +47,7 @@ impl Holds {
         member: FlowIndex,
         out: &mut Fifo,
     ) -> Option<u32> {
-        self.go_first(cx, member, self.for_data, out)
+        self.go_first(cx, member, FOR_DATA, out)
     }
 
     fn go_first(
@@ -64,26 +58,26 @@ impl Holds {
         out: &mut Fifo,
     ) -> Option<u32> {
         loop {
-            let head = self.first(cx.pool, member, steps)?;
+            let tcp = self.departs(cx.pool, member, steps)?;
             let flow = &self.flows[member.index()];
-            let record = *self.records.get(flow.first);
-            // Without a buffer for a step, the whole ACK departs.
+            let record = *self.records.get(self.oldest(flow));
+            let whole = shown(cx.pool, &record);
             // A step acknowledges a part of the data of its ACK.
-            let step = head.ack != shown(cx.pool, &record).0;
-            if step && self.make(cx, member, &head, echo(cx.pool, &record), out) {
-                self.counts.split += 1;
-                return Some(head.cost);
+            if tcp.ack != whole.ack {
+                let cost = flow.cost(&tcp, record.news, FOR_DATA);
+                if self.make(cx, member, &tcp, echo(cx.pool, &record), out) {
+                    self.counts.split += 1;
+                    return Some(cost);
+                }
             }
-            let whole = self.unlink(cx, member, &record);
+            // Without a buffer for a step, the whole ACK departs.
+            self.unlink(cx, member, &record);
             if record.kind().any(Kind::PACKET) {
                 let cost = self.let_go(cx, member, &record, out);
                 return Some(cost);
             }
-            let head = Head { ack: whole.0, window: whole.1, ..head };
-            let flow = &self.flows[member.index()];
-            let tcp = TcpSegment { ack: head.ack, window: head.window, ..TcpSegment::default() };
-            let cost = flow.cost(&tcp, record.news, self.for_data);
-            if self.make(cx, member, &head, record.echo, out) {
+            let cost = self.flows[member.index()].cost(&whole, record.news, FOR_DATA);
+            if self.make(cx, member, &whole, record.echo, out) {
                 self.flows[member.index()].credited += record.news;
                 return Some(cost);
             }
@@ -101,6 +95,9 @@ impl Holds {
         let mut cost = 0_u32;
         while let Some(more) = self.go_first(cx, member, false, out) {
             cost = cost.saturating_add(more);
+            if FOR_DATA {
+                self.flow(member).add_outstanding(more);
+            }
         }
         cost
     }
@@ -131,25 +128,21 @@ impl Holds {
         flow.has_ended_with(tcp)
     }
 
-    /// Removes the oldest record of `member`. Returns its number and window.
-    pub(super) fn unlink(
-        &mut self,
-        cx: &mut Cx<'_>,
-        member: FlowIndex,
-        record: &Record,
-    ) -> (u32, u16) {
-        let shown = shown(cx.pool, record);
+    /// Index of the oldest record of `flow`, which has held ACKs. The records of a flow form a ring.
+    pub(super) fn oldest(&self, flow: &HeldFlow) -> u32 {
+        self.records.get(flow.last).next()
+    }
+
+    /// Removes `record`, the oldest record of `member`.
+    pub(super) fn unlink(&mut self, cx: &mut Cx<'_>, member: FlowIndex, record: &Record) {
         if record.kind().any(Kind::WHOLE) {
             cx.pool.release_whole_ack();
-            self.flows[member.index()].whole -= 1;
         }
         let flow = &mut self.flows[member.index()];
-        let first = flow.first;
-        flow.first = record.next();
+        let last = self.records.get_mut(flow.last);
+        let first = last.next();
+        last.set_next(record.next());
         flow.count -= 1;
-        if flow.count == 0 {
-            flow.last = NONE;
-        }
         if flow.template == first {
             flow.template = NONE;
         }
@@ -158,7 +151,6 @@ impl Holds {
         self.records.remove(first);
         self.counts.held -= 1;
         self.counts.held_ns += u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        shown
     }
 
     /// Sends the packet that a record kept. Returns the charged bytes that it requests.
@@ -173,7 +165,7 @@ impl Holds {
         let Some(packet) = cx.pool.take_back(record.number) else { return 0 };
         let tcp = cx.pool[&packet].tcp.unwrap_or_default();
         let flow = &self.flows[member.index()];
-        let cost = flow.cost(&tcp, record.news, self.for_data);
+        let cost = flow.cost(&tcp, record.news, FOR_DATA);
         self.go(cx.pool, member, packet, out);
         self.flows[member.index()].credited += record.news;
         cost
@@ -185,7 +177,7 @@ impl Holds {
         &mut self,
         cx: &mut Cx<'_>,
         member: FlowIndex,
-        head: &Head,
+        head: &TcpSegment,
         echo: u32,
         out: &mut Fifo,
     ) -> bool {
@@ -210,13 +202,14 @@ impl Holds {
     }
 }
 
-/// Acknowledgement number and window field of a record.
-fn shown(pool: &PacketPool, record: &Record) -> (u32, u16) {
-    if record.kind().any(Kind::PACKET) {
+/// A header with the acknowledgement number and the window field of a record.
+fn shown(pool: &PacketPool, record: &Record) -> TcpSegment {
+    let (ack, window) = if record.kind().any(Kind::PACKET) {
         pool.lent(record.number).tcp.map_or((0, 0), |tcp| (tcp.ack, tcp.window))
     } else {
         (record.number, record.window)
-    }
+    };
+    TcpSegment { ack, window, ..TcpSegment::default() }
 }
 
 /// The timestamp echo of a record.

@@ -13,7 +13,7 @@ use super::Holds;
 use crate::packet::FlowIndex;
 use crate::{Cx, Time};
 
-impl Holds {
+impl<const FOR_DATA: bool> Holds<FOR_DATA> {
     /// Stops the held ACKs of `member` for [`FIRST_RTO`], because a SYN claims its ports.
     pub(in crate::ack) fn stop(&mut self, now: Time, member: FlowIndex) {
         if self.releasable(member) > 0 {
@@ -44,8 +44,7 @@ impl Holds {
     /// Drops the held ACKs of `member`, because the old connection has ended.
     pub(in crate::ack) fn discard(&mut self, cx: &mut Cx<'_>, member: FlowIndex) {
         while self.held(member) > 0 {
-            let first = self.flow(member).first;
-            let record = *self.records.get(first);
+            let record = *self.records.get(self.oldest(&self.flows[member.index()]));
             self.unlink(cx, member, &record);
             if !record.kind().any(Kind::PACKET) {
                 continue;

@@ -8,47 +8,41 @@
 //! Source: `postack`, R001-9 P3 (the gate of a class; here each aggregate has one), and R001-10 for
 //! downloads.
 //!
-//! Differs: credit expires after one and a half round trips, after 2 ms at least (not 4) and 1.5 s at most.
-//! The source has 200 ms, which is less than a round trip by satellite. A recovering sender uses half of its
-//! credit only, and the queue would run empty until the rest expires.
-//!
-//! Differs: data uses credit that was given one round trip earlier, not the oldest credit. Otherwise newer
-//! credit would keep unused credit from expiring, and the gate would request less than the rate for ever.
+//! Differs: credit expires after one to one and a half round trips, which count as 1.3 ms at least and 1 s at
+//! most. The source has 200 ms, which is less than a round trip by satellite. A recovering sender uses half of
+//! its credit only, and the queue would run empty until the rest expires.
 //!
 //! Differs: the time that credit is outstanding is measured (Little's law). The shortest round trip is too
 //! little: if round trips vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
 //!
-//! Differs: while packets of other flows wait too, the target has room for a segment of every flow with
+//! Differs: while packets of other flows wait too, the target has room for a further segment of every flow with
 //! held ACKs. One other packet is a ping, which adds nothing.
 //!
 //! Differs: requests are at most 20 ms ahead of the rate. Without this bound, a gap in the data of a long
 //! path stops the releases, so the data of the next round trip has the same gap.
 //!
-//! Differs: flows that have sent FIN get no credit, as no data would use it. Flows that have not answered
-//! a request while its credit lasted, and application-limited flows, get no credit while the rate carries
-//! their requests within 20 ms.
+//! Differs: flows that have sent FIN get no credit, as no data would use it. Application-limited flows get
+//! no credit while the rate carries their requests within 20 ms.
 
 use std::time::Duration;
 
-use super::calendar::Calendar;
+use super::credit::Credits;
 use crate::ack::constants::{AHEAD, MAX_HOLD, PER_ACK, SHORTEST, UNSCALED};
 use crate::ack::hold::{HeldFlow, Holds};
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
 use crate::ack::{CreditAccount, EgressState, Queue};
-use crate::packet::{DeficitRoundRobin, Fifo, First, FlowIndex};
+use crate::packet::{DeficitRoundRobin, Fifo, First, FlowIndex, Packet};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
 /// The requests of an aggregate, and the order in which its ACKs depart.
 #[derive(Default)]
 pub(in crate::ack) struct Gate {
-    outstanding: Calendar,
+    outstanding: Credits,
     /// Deficit round robin of the flows with held ACKs, and the flow whose turn it is.
     turns: DeficitRoundRobin<FlowIndex>,
     waiting: First<FlowIndex>,
-    /// Account of the aggregate. Its credit, its rate and `more` are those of the last report.
-    account: CreditAccount,
     response: Response,
     /// Time at which the rate has carried all requests to application-limited flows.
     answers: Time,
@@ -59,19 +53,42 @@ pub(in crate::ack) struct Gate {
 }
 
 impl Gate {
-    /// Notes `bytes` of data in `segments`, from a sender at a round trip of `near`. The data uses credit.
-    pub(in crate::ack) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
-        self.response.look(now, self.outstanding.total(now));
-        self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
-        self.account.see(bytes / u32::from(segments.max(1)));
+    /// Notes `packet`, data of `flow`, which is `member`. The data uses credit.
+    pub(in crate::ack) fn on_data(
+        &mut self,
+        now: Time,
+        member: FlowIndex,
+        flow: &mut HeldFlow,
+        packet: &Packet,
+    ) {
+        let (bytes, segments) = (packet.cost, packet.segments);
+        flow.came(now, bytes);
+        self.response.look(now, self.outstanding.total());
+        self.outstanding.take(member, flow.near(), bytes);
+        self.outstanding.account.see(bytes / u32::from(segments.max(1)));
         if let Some(span) = self.response.came(bytes) {
-            self.account.respond(span);
+            self.outstanding.account.respond(span);
         }
+    }
+
+    /// Outstanding credit of `member`, in bytes.
+    pub(in crate::ack) fn credit_of(&self, member: FlowIndex) -> u64 {
+        self.outstanding.of(member)
+    }
+
+    /// Lets credit get older until `now`.
+    pub(in crate::ack) fn advance(&mut self, now: Time) {
+        self.outstanding.advance(now);
+    }
+
+    /// Ends the credit of `member`, which leaves the aggregate.
+    pub(in crate::ack) fn give_back(&mut self, member: FlowIndex) {
+        self.outstanding.give_back(member);
     }
 
     /// Returns `true` if the aggregate wants more data, and its egress has room.
     pub(in crate::ack) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
-        queue.ahead.room.0 > self.account.called && self.wants_more(now, rate, queue)
+        queue.ahead.room.0 > self.outstanding.account.called && self.wants_more(now, rate, queue)
     }
 
     /// Returns `true` if backlog plus credit is below the target, and the next request is not too early.
@@ -79,7 +96,7 @@ impl Gate {
     /// Requests that the rate has not carried yet count as no more than backlog plus credit. So on a short path
     /// the target is reached before the limit of [`AHEAD`].
     fn wants_more(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
-        let all = queue.own.0 + self.outstanding.total(now);
+        let all = queue.own.0 + self.outstanding.total();
         let early = rate.bytes_in(self.carried.since(now)).0.min(all);
         let most = self.target(AHEAD, rate, queue);
         let wants = all < most || all < self.target(Duration::MAX, rate, queue);
@@ -91,31 +108,30 @@ impl Gate {
     /// Target for backlog plus credit in bytes, if data comes `longest` after its request at the latest.
     fn target(&self, longest: Duration, rate: Rate, queue: Queue) -> u64 {
         let others = if queue.apart { u64::MAX } else { queue.others.max(queue.ahead.others) };
-        self.account.within(longest, rate, queue.ahead.poll_interval, others)
+        self.outstanding.account.within(longest, rate, queue.ahead.poll_interval, others)
     }
 
-    /// Notes that an ACK of `flow` departed and requested `bytes`. `rate` is that of the aggregate, and `ahead`
-    /// the state of its egress.
+    /// Notes that an ACK of `flow`, which is `member`, departed and requested `bytes`. `rate` is that of the
+    /// aggregate, and `ahead` the state of its egress.
     pub(in crate::ack) fn asks(
         &mut self,
         now: Time,
         rate: Rate,
         ahead: EgressState,
+        member: FlowIndex,
         flow: &mut HeldFlow,
         bytes: u32,
     ) {
         if bytes == 0 || flow.has_ended() {
             return;
         }
-        let is_silent = flow.is_silent(now);
-        if !is_silent {
-            flow.asked(now);
-        }
-        if (is_silent || flow.is_answering()) && self.carries(now, ahead.carries_of(rate), bytes) {
-            self.account.called += u64::from(bytes);
+        let carried = flow.is_answering() && self.carries(now, ahead.carries_of(rate), bytes);
+        flow.asked(now, if carried { 0 } else { bytes });
+        if carried {
+            self.outstanding.account.called += u64::from(bytes);
         } else {
             self.carried = self.carried.max(now) + rate.time_for(Bytes(bytes.into()));
-            self.give(now, flow.near(), bytes);
+            self.give(now, member, flow.near(), bytes);
         }
     }
 
@@ -130,17 +146,17 @@ impl Gate {
         carries
     }
 
-    /// Adds credit for `bytes` that were requested from a sender at a round trip of `near`.
-    fn give(&mut self, now: Time, near: Duration, bytes: u32) {
-        self.account.ask(near, bytes);
-        self.response.look(now, self.outstanding.total(now));
-        self.outstanding.add(now, lasts(near), bytes);
+    /// Adds credit for `bytes` that were requested from the sender of `member`, at a round trip of `near`.
+    fn give(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
+        self.outstanding.account.ask(near, bytes);
+        self.response.look(now, self.outstanding.total());
+        self.outstanding.add(now, member, near, bytes);
     }
 
     /// Adds `member`, which has held ACKs, to the flows that release ACKs in turn.
     pub(in crate::ack) fn wait(&mut self, member: FlowIndex, quantum: u32) {
         if self.turns.join(&mut self.waiting, member, quantum.into()) {
-            self.account.waiting += 1;
+            self.outstanding.account.waiting += 1;
         }
     }
 
@@ -161,13 +177,13 @@ impl Gate {
         while let Some(member) = self.waiting.member() {
             if holds.releasable(member) == 0 {
                 self.turns.remove(&mut self.waiting, member);
-                self.account.waiting -= 1;
+                self.outstanding.account.waiting -= 1;
                 continue;
             }
             if !self.wants_more(cx.now, rate, queue) {
                 break;
             }
-            if queue.ahead.room.0 <= self.account.called {
+            if queue.ahead.room.0 <= self.outstanding.account.called {
                 more = true;
                 break;
             }
@@ -175,38 +191,38 @@ impl Gate {
             if self.turns.skip_spent(&mut self.waiting, turn) {
                 continue;
             }
+            holds.flow(member).set_outstanding(self.outstanding.of(member));
+            let before = holds.flow(member).departed();
             let Some(cost) = holds.release(cx, member, out) else { continue };
             self.turns.charge(member, cost.into());
-            uncalled.asked(member, cost);
-            self.asks(cx.now, rate, queue.ahead, holds.flow(member), cost);
+            uncalled.asked(member, holds.flow(member).called_for(before, cost));
+            self.asks(cx.now, rate, queue.ahead, member, holds.flow(member), cost);
         }
-        let credit = self.outstanding.total(cx.now);
-        let active = credit > 0 || !self.is_idle();
-        let rate = if active { rate.bps() } else { 0 };
-        (self.account.credit, self.account.rate, self.account.more) = (credit, rate, more);
-        let report = self.account;
-        self.account.called = 0;
+        let requests = self.outstanding.total() > 0 || !self.is_idle();
+        let active = requests || shares.active_until() > cx.now;
+        let account = &mut self.outstanding.account;
+        (account.rate, account.more) = (if active { rate.bps() } else { 0 }, more);
+        let report = *account;
+        account.called = 0;
         report
     }
 
-    /// Time at which enough credit has expired for the gate to open, or requests are no longer too early. With
-    /// an egress rate other aggregates may wait for room, so any expiry counts. `None` if data must depart
-    /// from the queue first.
-    pub(in crate::ack) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
-        let paced = self.paced.filter(|_| !self.is_idle());
-        let credit = if queue.ahead.rate.is_some() {
-            self.outstanding.next()
-        } else {
-            self.waiting.member()?;
-            let target = self.target(Duration::MAX, rate, queue);
-            target.checked_sub(queue.own.0).and_then(|left| self.outstanding.below(left))
-        };
-        Time::earliest(credit, paced)
+    /// Time at which credit is next given back, requests are no longer too early, or the aggregate is no longer
+    /// active. With an egress rate, ACKs of other aggregates may wait for that credit. Without one, credit matters
+    /// only while ACKs are held and the backlog is below the target.
+    pub(in crate::ack) fn ready_at(&self, shares: &Shares, queue: Queue) -> Option<Time> {
+        let waits = !self.is_idle();
+        let may_open = || waits && queue.own.0 < self.target(Duration::MAX, shares.rate(), queue);
+        let counts = queue.ahead.rate.is_some() || may_open();
+        let credit = self.outstanding.next().filter(|_| counts);
+        let rests = !waits && self.outstanding.next().is_none();
+        let ends = (rests && self.outstanding.account.rate > 0).then(|| shares.active_until());
+        Time::earliest(Time::earliest(credit, ends), self.paced.filter(|_| waits))
     }
 
     /// Time from a request to its data.
     pub(in crate::ack) fn way(&self) -> Duration {
-        self.account.way()
+        self.outstanding.account.way()
     }
 
     /// Returns `true` if no ACK waits for a turn.
@@ -282,6 +298,8 @@ mod tests {
     use crate::ack::EgressState;
     use crate::packet::FRAME;
 
+    const MEMBER: FlowIndex = FlowIndex(0);
+
     /// Catches: a lifetime in microseconds that differs from the same lifetime as a duration.
     #[test]
     fn the_lifetime_of_credit_is_the_same_in_both_units() {
@@ -296,14 +314,16 @@ mod tests {
     fn play(varies: u64) -> (u32, u64) {
         let (near, rate) = (Duration::from_micros(200), Rate::from_mbps(300));
         let turn = rate.time_for(Bytes(FRAME.into()));
-        let (mut gate, mut coming) = (Gate::default(), Vec::new());
+        let frame = Packet { cost: FRAME, segments: 1, ..Packet::default() };
+        let (mut gate, mut flow) = (Gate::default(), HeldFlow::default());
+        let mut coming = Vec::new();
         let ahead = EgressState { room: Bytes(u64::MAX), ..EgressState::default() };
         let mut queue = Queue { ahead, ..Queue::default() };
         let (mut left, mut waited, mut called) = (0, 0, 0_u64);
         for n in 0..6_000_u32 {
             let now = Time::ZERO + turn * n;
             for _ in coming.extract_if(.., |at| *at <= now) {
-                gate.on_data(now, near, FRAME, 1);
+                gate.on_data(now, MEMBER, &mut flow, &frame);
                 queue.own.0 += u64::from(FRAME);
             }
             if queue.own.0 > 0 {
@@ -312,8 +332,8 @@ mod tests {
             }
             waited += queue.own.0;
             while gate.is_open(now, rate, queue) {
-                gate.give(now, near, FRAME);
-                gate.account.called = 0;
+                gate.give(now, MEMBER, near, FRAME);
+                gate.outstanding.account.called = 0;
                 called += 1;
                 coming.push(now + near + Duration::from_micros(called * 617 % (varies + 1)));
             }
@@ -343,8 +363,8 @@ mod tests {
         let mut ask = |now| {
             let mut bytes = 0;
             while gate.wants_more(now, rate, queue) {
-                gate.account.ask(near, FRAME);
-                gate.asks(now, rate, ahead, &mut flow, FRAME);
+                gate.outstanding.account.ask(near, FRAME);
+                gate.asks(now, rate, ahead, MEMBER, &mut flow, FRAME);
                 bytes += FRAME;
             }
             (bytes, gate.paced)

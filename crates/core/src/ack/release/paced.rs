@@ -107,8 +107,7 @@ pub(in crate::ack) fn takes(
     member: FlowIndex,
     rate: Rate,
 ) -> Duration {
-    let cost = holds.head(pool, member).map_or(0, |head| head.cost);
-    rate.time_for(crate::Bytes(cost.into()))
+    rate.time_for(crate::Bytes(holds.cost_of_head(pool, member).into()))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::{EVERY, MSS, sent};
 use crate::Time;
 use crate::ack::testing::{Bench, US, plain};
+use crate::packet::FlowIndex;
 
 const MEMBERS: u32 = 3;
 
@@ -97,6 +98,29 @@ fn overdue_acks_of_a_flow_depart_at_its_share_while_the_timer_of_its_sender_perm
         assert!(apart < Duration::from_millis(50), "{members}: {apart:?}");
         assert!(went[6].0 <= US(205_000), "{members}: {:?}", went[6]);
     }
+}
+
+/// Catches: an aggregate without a share of its egress between the data and its ACK; a share that does not end, or
+/// that ends without a timer.
+#[test]
+fn an_aggregate_has_a_share_of_its_egress_until_its_last_flow_is_inactive() {
+    let mut bench = sent(EVERY[0], 2);
+    bench.serve(US(1));
+    let mut share = |ms| {
+        bench.run_until(Time::from_millis(ms));
+        bench.account.rate
+    };
+    // Intervals of a second. The first packet came in the first of them.
+    assert_eq!([10, 999, 1_999].map(&mut share), [10_000_000; 3]);
+    assert_eq!(share(2_000), 0);
+    assert_eq!(bench.control.ready_at(), None);
+    // The share of a flow that leaves ends at once.
+    bench.data(Time::from_millis(2_100), 0, 3 * MSS);
+    bench.serve(Time::from_millis(2_101));
+    assert_eq!(bench.account.rate, 10_000_000);
+    bench.control.leave(FlowIndex(0));
+    bench.run_until(Time::from_millis(2_102));
+    assert_eq!((bench.account.rate, bench.control.ready_at()), (0, None));
 }
 
 /// Catches: no timer for the remainder of an ACK whose first step departs because buffers are scarce.

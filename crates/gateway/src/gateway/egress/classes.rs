@@ -403,6 +403,30 @@ impl Classes {
         let queue = self.queue(leaf);
         queue.enqueue(cx, packet);
         let waits = queue.backlog().packets > 0;
+        self.entered(cx, leaf, len, waits);
+    }
+
+    /// Queues a packet that was withdrawn from the leaf class `leaf`. The marking of a shared buffer does not see it
+    /// again.
+    pub(in crate::gateway) fn put_back(
+        &mut self,
+        cx: &mut Cx<'_>,
+        leaf: ClassId,
+        packet: PacketId,
+    ) {
+        let len = cx.pool[&packet].charged();
+        if self.one_buffer {
+            cx.pool[&packet].queued = cx.now;
+        }
+        let queue = self.queue(leaf);
+        queue.put_back(cx, packet);
+        let waits = queue.backlog().packets > 0;
+        self.entered(cx, leaf, len, waits);
+    }
+
+    /// Notes that a packet of `len` was offered to the queue of `leaf`. `waits` is true if the queue has packets.
+    #[inline]
+    fn entered(&mut self, cx: &mut Cx<'_>, leaf: ClassId, len: Bytes, waits: bool) {
         self.lines[leaf.index()].arrived += 1;
         if waits {
             self.scheduler.wait(cx.now, leaf);

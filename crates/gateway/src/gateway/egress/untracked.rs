@@ -32,7 +32,7 @@ impl Egress {
     pub(in crate::gateway) fn return_gathered(&mut self, up: &mut Upstream<'_>) -> bool {
         for _ in 0..PER_STEP {
             let Some(packet) = self.link.next_gathered(&mut up.cx) else { return false };
-            let leaf = self.leaf_in_force(up, &packet);
+            let leaf = self.leaf_in_force(up, &packet.0);
             self.link.put_back(&mut up.cx, leaf, packet);
         }
         true

@@ -1,12 +1,12 @@
-//! Detection of flows whose sender has no data for an ACK's request: application-limited flows, silent
-//! senders, and senders of FIN.
+//! Detection of flows whose sender has no data for an ACK's request: application-limited flows, and
+//! senders of FIN.
 //!
 //! This file contains methods of `HeldFlow`, whose fields are in `flow.rs`.
 //!
 //! A departing ACK requests the data that its sender may send then. The gate counts this data as
 //! credit until it arrives. Requests to the flows of this file get less credit, or none.
 
-use super::{AGAIN, ASKED, EDGE, ENDED, HeldFlow, PAUSED};
+use super::{AGAIN, ENDED, HeldFlow, PAUSED};
 use crate::Time;
 use crate::ack::constants::{SHORTEST_RTO, UNSCALED};
 use crate::ack::release::lasts;
@@ -14,27 +14,6 @@ use crate::flow::{before, ticks};
 use crate::packet::{Packet, TcpFlags, TcpSegment};
 
 impl HeldFlow {
-    /// Notes that an ACK that requests data departed. Only a sender whose window has room can answer it.
-    pub(in crate::ack) fn asked(&mut self, now: Time) {
-        if self.marks & ASKED == 0 {
-            self.heard = ticks(now).max(1);
-        }
-        let left =
-            if before(self.sent, self.right) { self.right.wrapping_sub(self.sent) } else { 0 };
-        if self.marks & EDGE == 0 || left >= self.mss {
-            self.marks |= ASKED;
-        }
-    }
-
-    /// Returns `true` if the sender has sent no data for longer than credit lasts since it was asked,
-    /// although the receiver's window had room. The sender has no data, or its congestion window is full,
-    /// so ACKs of this flow get no credit. BBR drains its window like this in each ProbeRTT phase.
-    pub(in crate::ack) fn is_silent(&self, now: Time) -> bool {
-        let lasts = ticks(Time::ZERO + lasts(self.near())) + 1;
-        let waits = self.marks & ASKED != 0 && self.near_us != 0;
-        waits && before(self.heard.wrapping_add(lasts), ticks(now))
-    }
-
     /// Returns `true` if the sender has sent at most 64 KiB since a pause. An application caused this
     /// data, not the ACKs.
     pub(in crate::ack) const fn is_answering(&self) -> bool {
@@ -119,7 +98,7 @@ mod tests {
     fn after(ms: u64) -> HeldFlow {
         let mut flow = HeldFlow::default();
         comes(&mut flow, 900, 1_000);
-        flow.asked(Time::from_millis(1_000));
+        flow.asked(Time::from_millis(1_000), 0);
         comes(&mut flow, 1_000 + ms, 2_000);
         flow
     }
@@ -140,22 +119,6 @@ mod tests {
         assert!(!flow.has_paused(Time::from_millis(2_000)));
     }
 
-    /// Catches: silence that data does not end; silence counted from the last request instead of the first.
-    /// Catches: a sender taken for silent although its receiver's window is full.
-    #[test]
-    fn a_sender_that_answers_no_request_is_silent_until_it_sends() {
-        let mut flow = after(20);
-        [1_100, 1_125].iter().for_each(|ms| flow.asked(Time::from_millis(*ms)));
-        assert!(!flow.is_silent(Time::from_millis(1_128)));
-        assert!(flow.is_silent(Time::from_millis(1_134)));
-        comes(&mut flow, 1_135, 3_000);
-        assert!(!flow.is_silent(Time::from_millis(1_200)));
-        // A window without room.
-        (flow.marks, flow.right) = (flow.marks | EDGE, 3_100);
-        flow.asked(Time::from_millis(1_200));
-        assert!(!flow.is_silent(Time::from_millis(1_300)));
-    }
-
     /// Catches: an application-limited sender that is never detected; a sender that stays application-limited
     /// for ever.
     /// Catches: 64 KiB counted from the beginning; a retransmission that counts as data after a pause.
@@ -163,7 +126,7 @@ mod tests {
     fn a_sender_is_application_limited_from_a_pause_until_it_has_sent_much() {
         let mut flow = after(240);
         assert!(flow.is_answering());
-        flow.asked(Time::from_millis(1_300));
+        flow.asked(Time::from_millis(1_300), 0);
         comes(&mut flow, 1_310, 1_000 + UNSCALED - 1);
         assert!(flow.is_answering());
         comes(&mut flow, 1_320, 1_001 + UNSCALED - 1);

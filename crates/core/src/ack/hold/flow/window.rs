@@ -4,29 +4,70 @@
 
 use std::time::Duration;
 
-use super::{AGAIN, CAPPED, EDGE, HeldFlow};
+use super::{AGAIN, BEGUN, CAPPED, EDGE, HeldFlow};
 use crate::Bytes;
-use crate::ack::constants::{GROWTH, LEAST_WINDOW};
+use crate::ack::constants::{FIRST_FLIGHT, GROWTH, LEAST_WINDOW};
 use crate::flow::before;
 use crate::packet::{TcpFlags, TcpSegment, USUAL_MSS};
 
 impl HeldFlow {
-    /// Wire bytes of data that `tcp` requests. The ACK also reports `news` bytes beyond its number. If
-    /// `for_data` is true, a reduced window limits the request, unless the sender recovers from a loss.
+    /// Wire bytes of data that `tcp` requests. The ACK also reports `news` bytes beyond its number. If `for_data`
+    /// is true, a reduced window limits the request, unless the sender recovers from a loss. In slow start the
+    /// request is then twice as large, too.
     pub(in crate::ack::hold) fn cost(&self, tcp: &TcpSegment, news: u32, for_data: bool) -> u32 {
         let worth = self.worth(tcp.ack);
         let recovers = news > 0 || self.sacked > 0 || self.marks & AGAIN != 0;
         let left = if for_data && !recovers { self.left(tcp) } else { None };
-        self.charge(worth.saturating_add(news).min(left.unwrap_or(u32::MAX)))
+        let doubles = for_data && self.doubles();
+        let all = worth.saturating_add(news).saturating_mul(if doubles { 2 } else { 1 });
+        // If a receiver divides its ACKs, the ACK that opens a full window by a segment requests this segment.
+        let full = all.div_ceil(self.mss).saturating_mul(self.mss);
+        let opens = if self.fills_window() { full } else { all };
+        self.charge(left.map_or(all, |left| opens.min(left)))
     }
 
-    /// Bytes beyond `sent` in the window of `tcp`, if it is reduced. Only full segments count, because a
-    /// sender waits for room for a full segment (RFC 9293, section 3.8.6.2.1).
+    /// Returns `true` if the advertised window has no room for a segment beyond the requested data.
+    fn fills_window(&self) -> bool {
+        let from = self.requested();
+        !before(from, self.right) || self.right.wrapping_sub(from) < self.mss
+    }
+
+    /// Bytes beyond the [requested](Self::requested) data in the window of `tcp`, if it is reduced. They are full
+    /// segments, as senders fill a window (RFC 9293, section 3.8.6.2.1).
     fn left(&self, tcp: &TcpSegment) -> Option<u32> {
         let window = self.smaller(tcp)?;
         let edge = self.edge(&TcpSegment { window, ..*tcp })?;
-        let left = if before(self.sent, edge) { edge.wrapping_sub(self.sent) } else { 0 };
+        let from = self.requested();
+        let left = if before(from, edge) { edge.wrapping_sub(from) } else { 0 };
         Some(left / self.mss * self.mss)
+    }
+
+    /// The sequence number after the requested data: `sent`, and the outstanding credit of the flow. It is
+    /// within the advertised window.
+    fn requested(&self) -> u32 {
+        let from = self.sent;
+        if self.marks & EDGE == 0 {
+            return from;
+        }
+        let asked = from.wrapping_add(self.outstanding);
+        let within = if before(self.right, asked) { self.right } else { asked };
+        if before(within, from) { from } else { within }
+    }
+
+    /// Notes the charged bytes of the flow's outstanding credit.
+    pub(in crate::ack) fn set_outstanding(&mut self, bytes: u64) {
+        self.outstanding = self.payload(bytes);
+    }
+
+    /// Adds the charged bytes of a request to the outstanding credit. The next ACK does not request them again.
+    pub(in crate::ack::hold) fn add_outstanding(&mut self, bytes: u32) {
+        self.outstanding = (self.outstanding + self.payload(bytes.into())).min(LARGEST);
+    }
+
+    /// Payload of `bytes` of full segments on the wire.
+    fn payload(&self, bytes: u64) -> u32 {
+        let payload = bytes * u64::from(self.mss) / u64::from(self.segment());
+        u32::try_from(payload).unwrap_or(LARGEST).min(LARGEST)
     }
 
     /// Right edge of the window of `tcp`. `None` if the window scale is unknown.
@@ -63,10 +104,15 @@ impl HeldFlow {
     /// The cap, plus an eighth of the bytes that `tcp` newly acknowledges. An ACK beyond `sent` adds
     /// nothing.
     pub(in crate::ack) fn grown(&self, tcp: &TcpSegment, sent: u32) -> Bytes {
+        Bytes(u64::from(self.cap) + u64::from(self.newly(tcp, sent) / GROWTH))
+    }
+
+    /// Bytes that `tcp` newly acknowledges. Zero if it acknowledges data beyond `sent`. The receiver may leave
+    /// as many bytes unacknowledged until more data arrives.
+    pub(in crate::ack) fn newly(&self, tcp: &TcpSegment, sent: u32) -> u32 {
         let tells = self.is_known() && tcp.flags.any(TcpFlags::ACK);
         let counts = tells && before(self.seen, tcp.ack) && !before(sent, tcp.ack);
-        let news = if counts { tcp.ack.wrapping_sub(self.seen) } else { 0 };
-        Bytes(u64::from(self.cap) + u64::from(news / GROWTH))
+        if counts { tcp.ack.wrapping_sub(self.seen) } else { 0 }
     }
 
     /// Returns `true` if the ACKs of the flow are held for `long`, or if its sender uses more than half of a
@@ -92,6 +138,23 @@ impl HeldFlow {
         let shown = 1 << self.scale.unwrap_or(0);
         let segment = permitted.map_or(USUAL_MSS, u32::from).max(self.mss);
         Bytes(LEAST_WINDOW.saturating_mul(segment).max(shown).into())
+    }
+
+    /// Bytes of the sender's first flight beyond those that `tcp` acknowledges. The first ACK begins the flight.
+    pub(in crate::ack) fn rest_of_first_flight(&mut self, tcp: &TcpSegment) -> u32 {
+        if !tcp.flags.any(TcpFlags::ACK) {
+            return 0;
+        }
+        if !self.is_known() {
+            (self.marks, self.since) = (self.marks | BEGUN, tcp.ack);
+        }
+        let begun = self.marks & BEGUN != 0;
+        let acknowledged = if begun { tcp.ack.wrapping_sub(self.since) } else { u32::MAX };
+        let rest = (FIRST_FLIGHT * self.mss).saturating_sub(acknowledged);
+        if rest == 0 {
+            self.marks &= !BEGUN;
+        }
+        rest
     }
 
     /// Window field that reduces the bytes in flight to the cap. `None` if the window is already small
@@ -198,6 +261,7 @@ mod tests {
 
     /// Catches: an ACK that moves no window and still counts as a request; TCR that paces by requested bytes.
     /// Catches: no request by an ACK whose sender fills a hole (RFC 6675), or is limited by its receiver.
+    /// Catches: a request beyond the window after a probe for a lost tail (RFC 8985), which begins no recovery.
     #[test]
     fn an_ack_requests_no_more_than_its_window_permits() {
         let (mut flow, tcp) = filled();
@@ -211,11 +275,57 @@ mod tests {
         flow.sacked = 1_000;
         assert_eq!(flow.cost(&tcp, 0, true), 5_000);
         flow.sacked = 0;
-        let data = TcpSegment { seq: 5_000, payload: 1_448, ..TcpSegment::default() };
-        for (seen_before, cost) in [(true, 5_000), (false, 0)] {
+        // After a timeout, a probe for a lost tail, and new data.
+        for (seq, seen_before, cost) in [(5_000, true, 5_000), (9_500, true, 0), (5_000, false, 0)]
+        {
+            let data = TcpSegment { seq, payload: 500, ..TcpSegment::default() };
             flow.on_data(Time::ZERO, &Packet { seen_before, ..Packet::default() }, &data);
-            assert_eq!(flow.cost(&tcp, 0, true), cost, "after a timeout");
+            assert_eq!(flow.cost(&tcp, 0, true), cost, "{seq}");
         }
+    }
+
+    /// Catches: a second request for data that is outstanding, by an ACK that does not move the right edge.
+    /// Catches: credit of data that no window permits.
+    #[test]
+    fn an_ack_requests_nothing_that_an_earlier_ack_requested() {
+        let (mut flow, tcp) = filled();
+        (flow.sent, flow.cap) = (7_000, 6_000);
+        for (credit, cost) in [(0, 4_000), (2_000, 2_000), (3_000, 1_000), (9_000, 1_000)] {
+            flow.set_outstanding(credit);
+            assert_eq!(flow.cost(&tcp, 0, true), cost, "{credit}");
+        }
+        assert_eq!(flow.cost(&tcp, 0, false), 5_000);
+    }
+
+    /// Catches: divided ACKs that open the window by a segment and are charged for a tenth of it.
+    #[test]
+    fn the_ack_that_opens_a_window_by_a_segment_requests_the_whole_segment() {
+        let (mut flow, tcp) = filled();
+        for (acked, cost) in [(50, 0), (450, 0), (500, 500), (950, 500)] {
+            flow.released = acked - 50;
+            assert_eq!(flow.cost(&TcpSegment { ack: acked, ..tcp }, 0, true), cost, "{acked}");
+        }
+    }
+
+    /// Catches: small data charged as a segment, although the window had room for a segment before.
+    #[test]
+    fn an_ack_of_little_data_requests_as_little_while_the_window_has_room() {
+        let (mut flow, tcp) = filled();
+        (flow.sent, flow.right, flow.cap) = (2_000, 10_000, 12_000);
+        assert_eq!(flow.cost(&TcpSegment { ack: 100, ..tcp }, 0, true), 100);
+    }
+
+    /// Catches: a sender in slow start whose ACKs request as much as they acknowledge; TCR that paces by twice
+    /// the acknowledged bytes; a request of more than the window permits.
+    #[test]
+    fn an_ack_requests_twice_the_acknowledged_data_in_slow_start() {
+        let (mut flow, tcp) = filled();
+        flow.near_us = 40_000;
+        flow.came(Time::from_secs(1), 1_000);
+        (flow.sent, flow.cap) = (5_000, 40_000);
+        assert_eq!((flow.cost(&tcp, 0, true), flow.cost(&tcp, 0, false)), (10_000, 5_000));
+        flow.cap_to(Some(Bytes(7_500)));
+        assert_eq!(flow.cost(&tcp, 0, true), 7_500);
     }
 
     /// Catches: growth by a sequence number, in a flow without earlier ACKs; growth as fast as in slow start.

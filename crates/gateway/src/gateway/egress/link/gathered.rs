@@ -17,7 +17,12 @@ pub(super) struct Gathered {
     holds: bool,
     /// The queue index of each packet is the number of its class before the swap.
     waiting: Fifo,
+    /// Number of packets that waited in their class. They are the first of the list.
+    withdrawn: u32,
 }
+
+/// A gathered packet, and the class in which it waited. `None` if it has not yet entered a class.
+pub(in crate::gateway) type GatheredPacket = (PacketId, Option<ClassId>);
 
 impl AccessLink {
     /// Packets of untracked flows that wait outside of the classes.
@@ -57,6 +62,7 @@ impl AccessLink {
         }
         let more = newest.packets() == PER_STEP;
         self.gathered.holds = true;
+        self.gathered.withdrawn += newest.packets();
         while let Some(packet) = newest.pop(cx.pool) {
             self.gathered.waiting.push_front(cx.pool, packet);
         }
@@ -69,21 +75,25 @@ impl AccessLink {
         &mut self,
         cx: &mut Cx<'_>,
         leaf: ClassId,
-        packet: PacketId,
+        (packet, before): GatheredPacket,
     ) {
         cx.pool[&packet].queue_index = QueueIndex::at_egress(cx.pool[&packet].flow);
         match self.classes_mut() {
+            Some(classes) if before == Some(leaf) => classes.put_back(cx, leaf, packet),
             Some(classes) => classes.enqueue(cx, leaf, packet),
             None => self.push(cx, leaf, packet),
         }
     }
 
     /// Removes the oldest gathered packet. If no gathered packet is left, later packets no longer wait.
-    pub(in crate::gateway) fn next_gathered(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        let packet = self.gathered.waiting.pop(cx.pool);
-        if packet.is_none() {
+    pub(in crate::gateway) fn next_gathered(&mut self, cx: &mut Cx<'_>) -> Option<GatheredPacket> {
+        let Some(packet) = self.gathered.waiting.pop(cx.pool) else {
             self.gathered = Gathered::default();
-        }
-        packet
+            return None;
+        };
+        let waited = self.gathered.withdrawn > 0;
+        self.gathered.withdrawn = self.gathered.withdrawn.saturating_sub(1);
+        let before = waited.then(|| ClassId(cx.pool[&packet].queue_index.0));
+        Some((packet, before))
     }
 }
