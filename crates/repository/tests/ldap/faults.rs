@@ -100,6 +100,15 @@ fn two_concurrent_pushes_never_mix_their_sets() {
 }
 
 /// Catches: a push that commits although another push has begun meanwhile.
+/// Catches: a server that counts as started because another program listens on its port.
+#[test]
+fn a_test_server_whose_port_is_taken_gets_another_port() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().port();
+    let Some(server) = Server::at(taken, "overlay syncprov\n") else { return };
+    assert_ne!(server.url(), format!("ldap://127.0.0.1:{taken}"));
+}
+
 #[test]
 fn a_push_fails_if_another_has_begun_meanwhile() {
     let Some(server) = Server::start() else { return };

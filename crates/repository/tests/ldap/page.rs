@@ -49,7 +49,8 @@ fn the_commands_of_the_page_work() {
     let port = free_port();
     let socket = format!("ldapi://{}", format!("{path}/socket").replace('/', "%2F"));
     let urls = format!("ldap://127.0.0.1:{port} {socket}");
-    let _server = Slapd::run(&program, &["-F", &format!("{path}/config"), "-h", &urls], port);
+    let configuration = format!("{path}/config");
+    let _server = Slapd::run(&program, &["-F", &configuration, "-h", &urls], port).unwrap();
     for file in fs::read_dir(project.join("packaging/ldap")).unwrap() {
         let file = file.unwrap().path();
         let text = fs::read_to_string(&file).unwrap();

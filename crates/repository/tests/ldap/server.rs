@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -37,6 +37,11 @@ impl Server {
 
     /// As [`start`](Self::start), with other `lines` in the configuration of the database.
     pub(crate) fn with(lines: &str) -> Option<Self> {
+        Self::at(free_port(), lines)
+    }
+
+    /// As [`with`](Self::with), on `port`, or on a free port if another program listens there.
+    pub(crate) fn at(port: u16, lines: &str) -> Option<Self> {
         let program = slapd()?;
         let folder = Folder::new();
         fs::create_dir(folder.0.join("data")).unwrap();
@@ -64,19 +69,24 @@ impl Server {
         fs::write(folder.0.join("slapd.conf"), configuration).unwrap();
         fs::write(folder.0.join("password"), PASSWORD).unwrap();
         fs::set_permissions(folder.0.join("password"), fs::Permissions::from_mode(0o600)).unwrap();
-        let port = free_port();
         let mut server = Self { folder, port, slapd: None };
-        server.run(&program);
+        let mut attempts = 0..ATTEMPTS;
+        while !server.run(&program) {
+            attempts.next().expect("slapd does not start");
+            server.port = free_port();
+        }
         let root =
             "dn: dc=test\nobjectClass: dcObject\nobjectClass: organization\ndc: test\no: test\n";
         server.change("ldapadd", root);
         Some(server)
     }
 
-    fn run(&mut self, program: &Path) {
+    /// Starts the process. `false` if it ended, as another program has taken a port.
+    fn run(&mut self, program: &Path) -> bool {
         let urls = format!("ldap://127.0.0.1:{} ldaps://127.0.0.1:{}", self.port, self.port + 1);
         let configuration = self.file("slapd.conf").display().to_string();
-        self.slapd = Some(Slapd::run(program, &["-f", &configuration, "-h", &urls], self.port));
+        self.slapd = Slapd::run(program, &["-f", &configuration, "-h", &urls], self.port);
+        self.slapd.is_some()
     }
 
     /// Kills the server.
@@ -86,7 +96,7 @@ impl Server {
 
     /// Starts the server again after [`kill`](Self::kill).
     pub(crate) fn restart(&mut self) {
-        self.run(&slapd().unwrap());
+        assert!(self.run(&slapd().unwrap()), "slapd does not start again");
     }
 
     /// Stops (suspends) the server process with all its threads.
@@ -166,8 +176,8 @@ impl Server {
 pub(crate) struct Slapd(Child);
 
 impl Slapd {
-    /// Starts `program`, which also listens on `port`.
-    pub(crate) fn run(program: &Path, arguments: &[&str], port: u16) -> Self {
+    /// Starts `program` and waits until it listens on `port`. `None` if it ends before.
+    pub(crate) fn run(program: &Path, arguments: &[&str], port: u16) -> Option<Self> {
         let child = Command::new(program)
             .args(["-d", "0"])
             .args(arguments)
@@ -177,13 +187,32 @@ impl Slapd {
             .unwrap();
         let mut slapd = Self(child);
         for _ in 0..400 {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return slapd;
+            if slapd.listens(port) {
+                return Some(slapd);
             }
-            assert!(slapd.0.try_wait().unwrap().is_none(), "slapd does not start: {arguments:?}");
+            if slapd.0.try_wait().unwrap().is_some() {
+                return None;
+            }
             pause(Duration::from_millis(25));
         }
         panic!("slapd does not listen: {arguments:?}");
+    }
+
+    /// Returns `true` if this process listens on `port`. A successful connection would not tell:
+    /// another program may listen there, and a connection to a free port may be one to itself.
+    fn listens(&self, port: u16) -> bool {
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        // The columns: number, local address, remote address, state (0A: listens), …, inode.
+        let socket = table.lines().map(|line| line.split_whitespace().collect()).find_map(
+            |columns: Vec<&str>| {
+                let local = format!("0100007F:{port:04X}");
+                (columns[1] == local && columns[3] == "0A")
+                    .then(|| format!("socket:[{}]", columns[9]))
+            },
+        );
+        let files = fs::read_dir(format!("/proc/{}/fd", self.0.id())).into_iter().flatten();
+        let mut links = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+        socket.is_some_and(|socket| links.any(|link| link == Path::new(&socket)))
     }
 }
 
@@ -259,6 +288,9 @@ pub(crate) fn slapd() -> Option<PathBuf> {
     );
     None
 }
+
+/// Number of further attempts to start a server. Another program may take a free port first.
+const ATTEMPTS: usize = 10;
 
 /// A free port. The next higher port is free too.
 pub(crate) fn free_port() -> u16 {
