@@ -58,7 +58,7 @@ pub(in crate::ack) struct HeldFlow {
     heard: u32,
     /// Sequence number at which the data after the last pause begins, or the first flight.
     since: u32,
-    /// Outstanding credit as payload bytes, as last noted. Zero without the gate.
+    /// Outstanding credit as payload bytes, at the last ACK, and requests since. Without the gate, credit is zero.
     outstanding: u32,
     /// Counts of round trips, if the release rule counts data.
     rounds: Rounds,
