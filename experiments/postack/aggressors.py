@@ -135,8 +135,8 @@ def gate_early(runs: Table) -> Numbers:
 
 
 @protects("gate, divided ACKs",
-          why="in downloads with 1 ms, such receivers leave honest flows 0.8 to 0.95 of their rate. "
-          "The cause is not known")  # fmt: skip
+          why="in downloads with 1 ms, such receivers leave honest flows 0.8 to 0.95 of their "
+          "rate. The cause is not known")  # fmt: skip
 def gate_divided(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["division"])
 
