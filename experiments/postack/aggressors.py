@@ -112,38 +112,30 @@ def protects(text: str, why: str | None = None) -> Callable[..., Any]:
     )  # fmt: skip
 
 
-@protects("gate, TCP that ignores its ACKs and UDP, faster than the rate",
-          why="in single runs with eight such senders and 100 ms, honest flows get less than "
-          "0.95. Their windows have no room for the time that data waits for its turn")  # fmt: skip
+@protects("gate, TCP that ignores its ACKs and UDP, faster than the rate")
 def gate(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["blind", "udp"])
 
 
-@protects("gate, TCP that ignores its ACKs and sends one and a half shares",
-          why="the gateway detects such a sender by the data that exceeds its share, which takes "
-          "some seconds. Until then its data fills the rate, and the gate stays closed for others",
-)  # fmt: skip
+@protects("gate, TCP that ignores its ACKs and sends one and a half shares")
 def gate_slow(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["slow"])
 
 
 @protects("gate, optimistic ACKs",
-          why="in some runs with 100 ms, queued data of such senders delays the ACKs of the honest "
-          "ones, and the gateway detects the senders only part of the time")  # fmt: skip
+          why="in some downloads with `partitioned`, such a sender has sent a second of the rate "
+          "before the gateway detects it. Its share pays for that data in some ten seconds, and "
+          "until then the gate stays closed for the honest flows")  # fmt: skip
 def gate_early(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["optimistic"])
 
 
-@protects("gate, divided ACKs",
-          why="in downloads with 1 ms, such receivers leave honest flows 0.8 to 0.95 of their "
-          "rate. The cause is not known")  # fmt: skip
+@protects("gate, divided ACKs")
 def gate_divided(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["division"])
 
 
-@protects("bucket, all aggressors but divided ACKs",
-          why="with senders of one and a half shares and 100 ms, the worst of 360 cases is "
-          "close to 0.95")  # fmt: skip
+@protects("bucket, all aggressors but divided ACKs")
 def bucket(runs: Table) -> Numbers:
     return parts(runs, ["bucket"], ["blind", "slow", "udp", "optimistic"])
 
@@ -167,9 +159,7 @@ def virtual_queue_blind(runs: Table) -> Numbers:
     return parts(runs, ["virtual-queue"], ["blind"])
 
 
-@protects("virtual queue, TCP that ignores its ACKs and sends one and a half shares",
-          why="as with the gate, but the queued data of such senders slows a flow by at most "
-          "4 %")  # fmt: skip
+@protects("virtual queue, TCP that ignores its ACKs and sends one and a half shares")
 def virtual_queue_slow(runs: Table) -> Numbers:
     return parts(runs, ["virtual-queue"], ["slow"])
 

@@ -15,7 +15,7 @@
 //! | account | the gate of the aggregate, and that of its bottleneck: trunk, class or link | `release/gate.rs`, `egress.rs` |
 //! | backlog | bytes of ACK-controlled flows that wait or have passed before they conform | [`Queue::own`], [`EgressState::waiting`] |
 //! | outstanding credit | bytes that departed ACKs requested and that have not arrived yet | `release/credit.rs` |
-//! | target | bytes that the rate carries in a round trip to the sender, and two segments; at least three | `CreditAccount::within` in `egress.rs` |
+//! | target | bytes that the rate carries in a round trip to the sender, and two frames of 1,514 bytes; at least three | `CreditAccount::within` in `egress.rs` |
 //!
 //! An ACK control has two independent parts. The window rule limits how much data a sender has in flight
 //! (`windows.rs`). The release rule decides when the next held ACK departs (`release.rs`). The tuned
@@ -230,10 +230,8 @@ pub struct Queue {
     pub passes: bool,
     /// Total of the charged bytes that other flows have sent.
     pub left: Bytes,
-    /// Tokens in the bucket, less the tokens that packets still owe.
-    pub tokens: Bytes,
-    /// Peak rate, at which the tokens may be spent.
-    pub peak: Option<Rate>,
+    /// Tokens in the bucket, less the tokens that packets still owe, and the peak rate at which they may be spent.
+    pub burst: Option<(Bytes, Rate)>,
     /// State of the egress.
     pub ahead: EgressState,
 }

@@ -324,7 +324,7 @@ impl Flow {
     /// Time since its last packet arrived, within about a millisecond.
     #[must_use]
     pub fn idle(&self, now: Time) -> Duration {
-        Duration::from_nanos(u64::from(ticks(now).wrapping_sub(self.seen)) << TICK_BITS)
+        span_of(ticks(now).wrapping_sub(self.seen))
     }
 }
 
@@ -363,6 +363,11 @@ const TICK_BITS: u32 = 20;
 /// Ticks from the start of the run to `now`, modulo `2^32`.
 pub(crate) const fn ticks(now: Time) -> u32 {
     low_half(now.nanos() >> TICK_BITS)
+}
+
+/// Length of a number of ticks.
+pub(crate) fn span_of(count: u32) -> Duration {
+    Duration::from_nanos(u64::from(count) << TICK_BITS)
 }
 
 /// Microseconds from the start of the run to `now`, modulo `2^32`: 71 minutes.

@@ -214,21 +214,21 @@ fn one_sender_that_ignores_congestion_leaves_the_others_their_share() {
     }
 }
 
-/// The aggressor sends less than the whole rate. The gateway holds the ACKs of the honest flows to
-/// make room, so the link carries all data of the aggressor.
+/// The aggressors send less than the whole rate. The gateway holds the ACKs of the honest flows to
+/// make room, so the link carries all data of the aggressors until their queues are full.
 ///
-/// `max_hold` is the longest time that an ACK is held. If ACKs that depart at this limit counted as
-/// grants of credit (permission for new data), the honest flows would have 79 % of their share.
-///
-/// Catches: an ACK that departs because of `max_hold` counted as a grant; an aggressor judged
-/// responsive because bytes in SACK blocks count twice.
+/// Catches: aggressors judged responsive by ACKs whose SACK blocks count twice
+/// (0.77 of the share beside four of them).
 #[test]
-fn a_sender_that_ignores_its_acks_gains_little_from_sending_less_than_the_rate() {
+fn senders_that_ignore_their_acks_gain_little_from_sending_less_than_the_rate() {
+    let sends = Rate::from_mbps(2);
+    let four = Case { aggressors: 4, rtt: 100, rate: Rate::from_mbps(10), sends, ..BASE };
     for way in [Direction::Up, Direction::Down] {
-        for mbps in [6, 7] {
-            let case = Case { way, sends: Rate::from_mbps(mbps), allocation: "drr", ..BASE };
+        let one = [6, 7].map(|mbps| Case { sends: Rate::from_mbps(mbps), ..BASE });
+        for case in one.into_iter().chain([four]) {
+            let case = Case { way, allocation: "drr", ..case };
             let [none, gate] = [false, true].map(|controlled| outcome(&case, controlled));
-            assert!(gate.honest > 0.9 * none.honest, "{case:?}: {gate:?}, {none:?}");
+            assert!(gate.honest > 0.97 * none.honest, "{case:?}: {gate:?}, {none:?}");
         }
     }
 }

@@ -291,6 +291,34 @@ fn downloads_that_begin_together_lose_nothing_in_the_upstream_line() {
     assert!(lost(None) > 100);
 }
 
+/// Downloads begin together on a long path, behind a line with a buffer of 100 ms. The first sender has a large
+/// window until the others begin.
+///
+/// Catches: a sender in slow start that counts as unresponsive, because its overdue ACKs, or the second segment for
+/// each acknowledged one, do not count as requested: its data then exceeds the buffer.
+/// Catches: a window of 64 MiB advertised before the round trip is known, so a sender fills two round trips.
+#[test]
+fn long_downloads_lose_nothing_once_their_first_round_trips_are_over() {
+    for (flows, round_trip) in [(32, 300), (1, 1_000)] {
+        let window = Some(Bytes(64 << 20));
+        let way = Direction::Down;
+        let mut scenario = scenario(&Case { control: Some(GATE), way, flows, loss: 0, window });
+        scenario.run.warmup = Duration::from_secs(2);
+        let link = &mut scenario.links[1];
+        let line = Arc::make_mut(link.back.as_mut().unwrap());
+        line.delay = Duration::from_millis(round_trip / 2);
+        line.rate = Some(Rate::from_kbps(10_500));
+        line.queue = spec(r#"{"kind":"drop-tail","limit":"131072 B"}"#);
+        Arc::make_mut(link.forward.as_mut().unwrap()).delay = line.delay;
+        let results = run(&scenario);
+        let [drops, all] = ["drops", "aggregates"].map(|name| results.table(name).unwrap().clone());
+        let dropped: u64 = drops.whole("dropped_packets").iter().sum();
+        let unresponsive: u64 = all.whole("uncontrolled_segments").iter().sum();
+        println!("{flows} {round_trip} {dropped} {unresponsive}");
+        assert_eq!((dropped, unresponsive), (0, 0), "{flows} at {round_trip} ms");
+    }
+}
+
 /// The rate of an aggregate with ACK control, divided by its rate without ACK control and with a
 /// queue for each flow. Four endless downloads compete with fifty flows that get answers of 10 kB
 /// and take half of the rate. Each answer uses a new connection if `reconnect` is set.

@@ -82,26 +82,23 @@ pub struct CreditAccount {
     /// Rate of the aggregate in bits per second. Zero if no flow is active, no ACK is held, and no credit is
     /// outstanding. For an egress, the sum of these rates.
     pub(super) rate: u64,
-    /// Round trip to the senders in microseconds, averaged over the requested bytes. While a single flow
-    /// waits, a longer round trip counts at once.
+    /// Round trip to the senders in microseconds, averaged over the requested bytes. A longer round trip
+    /// counts at once if no other flow is active.
     near_us: u64,
     /// Smoothed time for which credit is outstanding, in microseconds.
     response_us: u64,
-    /// The longest full segment, in charged bytes.
-    segment: u32,
-    /// Number of flows with held ACKs.
-    pub(super) waiting: u32,
+    /// Charged bytes of a full segment of each backlogged flow.
+    pub(super) backlogged: u64,
 }
 
 impl CreditAccount {
-    /// Notes a segment of `segment` charged bytes.
-    pub(super) fn see(&mut self, segment: u32) {
-        self.segment = self.segment.max(segment);
-    }
-
-    /// Notes a request for `bytes` to a sender at a round trip of `near`.
-    pub(super) fn ask(&mut self, near: Duration, bytes: u32) {
-        self.follow(limited_us(near), bytes.into());
+    /// Notes a request for `bytes` to a sender at a round trip of `near`. A longer round trip counts at once if its
+    /// sender is `alone`. If several flows began together, each first request would otherwise be for a whole
+    /// round trip.
+    pub(super) fn ask(&mut self, near: Duration, bytes: u32, alone: bool) {
+        let near_us = limited_us(near);
+        let average = self.average(near_us, bytes.into());
+        self.near_us = if alone { average.max(near_us) } else { average };
         self.called += u64::from(bytes);
     }
 
@@ -121,20 +118,17 @@ impl CreditAccount {
         self.near_us.max(self.response_us.min(lasts_us(self.near_us)))
     }
 
-    /// A longer round trip counts at once while a single flow waits, because no other flow requests data. If
-    /// several flows began together, each first request would otherwise be for a whole round trip.
-    fn follow(&mut self, near_us: u64, bytes: u64) {
+    /// Average round trip after requests for `bytes` at a round trip of `near_us`.
+    fn average(&self, near_us: u64, bytes: u64) -> u64 {
         let all = u64::from(UNSCALED);
         let part = bytes.min(all);
-        let average = (self.near_us * (all - part) + near_us * part) / all;
-        let at_once = bytes > 0 && self.waiting <= 1;
-        self.near_us = if at_once { average.max(near_us) } else { average };
+        (self.near_us * (all - part) + near_us * part) / all
     }
 
     /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `poll_interval`. Data arrives
     /// at most `longest` after its request. A flow needs a segment in the queue whenever its turn comes. So while
-    /// `others` packets of other flows wait, the target has room for a further segment of every flow with held
-    /// ACKs. A single other packet is a ping, which needs no room.
+    /// `others` packets of other flows wait, the target has room for a further segment of every backlogged flow. A
+    /// single other packet is a ping, which needs no room.
     pub(super) fn within(
         &self,
         longest: Duration,
@@ -142,17 +136,11 @@ impl CreditAccount {
         poll_interval: Duration,
         others: u64,
     ) -> u64 {
-        let segment = u64::from(self.segment());
         let way_us = self.on_its_way_us().min(micros(longest));
         let on_its_way =
             rate.bytes_in_nanos((way_us * 1_000).saturating_add(nanos(poll_interval))).0;
-        let beside = if others > 1 { self.waiting } else { 0 };
-        let least = segment * u64::from(LEAST_TARGET);
-        least.max(on_its_way + segment * u64::from(PER_ACK + beside))
-    }
-
-    fn segment(&self) -> u32 {
-        self.segment.max(FRAME)
+        let beside = if others > 1 { self.backlogged } else { 0 };
+        u64::from(LEAST_TARGET * FRAME).max(on_its_way + u64::from(PER_ACK * FRAME) + beside)
     }
 }
 
@@ -170,6 +158,11 @@ pub struct EgressGates {
     senders: Vec<Sender>,
     /// Number of aggregates that wait for room.
     waiting: u32,
+}
+
+/// Bytes of the turn of an aggregate: two full segments.
+fn quantum() -> i64 {
+    (PER_ACK * FRAME).into()
 }
 
 /// An egress that several aggregates share.
@@ -202,13 +195,16 @@ impl Place {
     fn update(&mut self, sender: &mut Sender, report: &CreditAccount, most: Option<Rate>) {
         let (sum, before) = (&mut self.account, &sender.account);
         sum.credit = sum.credit - before.credit + report.credit;
-        sum.waiting = sum.waiting - before.waiting + report.waiting;
-        sum.see(report.segment);
-        sum.follow(report.on_its_way_us(), report.called);
+        sum.backlogged = sum.backlogged - before.backlogged + report.backlogged;
         sum.rate = sum.rate.saturating_sub(before.rate).saturating_add(report.rate);
         self.takers.remove(u32::from(before.rate > 0), sender.modest.then_some(before.rate));
         sender.modest = self.is_modest(report.rate, most.map_or(u64::MAX, Rate::bps));
         self.takers.add(u32::from(report.rate > 0), sender.modest.then_some(report.rate));
+        // The round trip of a single aggregate is that of the egress.
+        let way = report.on_its_way_us();
+        let is_single = report.rate > 0 && self.takers.weight() == 1;
+        self.account.near_us =
+            if is_single { way } else { self.account.average(way, report.called) };
     }
 
     /// Returns `true` if one more aggregate of `rate` is satisfied: its max-min share of `most` exceeds `rate`.
@@ -216,11 +212,6 @@ impl Place {
         let mut all = self.takers;
         all.add(u32::from(rate > 0), None);
         rate > 0 && rate < all.level(most, 1)
-    }
-
-    /// Bytes of a turn: two full segments.
-    fn quantum(&self) -> i64 {
-        i64::from(self.account.segment()) * i64::from(PER_ACK)
     }
 
     /// Bytes that may be requested: the target less backlog and credit.
@@ -271,8 +262,7 @@ impl EgressGates {
         place.update(sender, &report, most);
         match (sender.account.more, report.more) {
             (false, true) => {
-                let quantum = place.quantum();
-                self.turns.join(&mut place.turns, member, quantum);
+                self.turns.join(&mut place.turns, member, quantum());
                 self.waiting += 1;
             }
             (true, false) => {
@@ -300,8 +290,7 @@ impl EgressGates {
         if ahead.rate.is_none() || room == 0 {
             return None;
         }
-        let quantum = place.quantum();
-        let member = self.turns.next(&mut place.turns, |_| quantum)?;
+        let member = self.turns.next(&mut place.turns, |_| quantum())?;
         let credit = self.turns.credit(member).unsigned_abs();
         Some((member, Bytes(room.min(credit))))
     }
@@ -327,20 +316,38 @@ mod tests {
     /// waits.
     #[test]
     fn a_waiting_ping_adds_nothing_to_the_target_and_a_queue_adds_a_segment_for_each_flow() {
-        let account = CreditAccount { waiting: 8, ..CreditAccount::default() };
+        let account = CreditAccount { backlogged: 8 * 1_514, ..CreditAccount::default() };
         let target =
             |others| account.within(Duration::MAX, Rate::from_kbps(1_500), Duration::ZERO, others);
         assert_eq!([0, 1, 2, 100].map(target), [3, 3, 10, 10].map(|segments| segments * 1_514));
     }
 
     /// Catches: a target that is too small for the first requests; a target that stays long on a shorter path.
+    /// Catches: a whole round trip of requests for each of several flows that begin together.
     #[test]
-    fn a_longer_round_trip_counts_at_once_and_a_shorter_one_with_its_requests() {
+    fn a_longer_round_trip_counts_at_once_if_alone_and_a_shorter_one_with_its_requests() {
         let mut account = CreditAccount::default();
-        account.ask(Duration::from_millis(40), 1_514);
+        account.ask(Duration::from_millis(40), 1_514, true);
         assert_eq!(account.near_us, 40_000);
-        (0..400).for_each(|_| account.ask(Duration::from_millis(4), 1_514));
+        (0..400).for_each(|_| account.ask(Duration::from_millis(4), 1_514, true));
         assert!((4_000..4_100).contains(&account.near_us), "{}", account.near_us);
+        account.ask(Duration::from_millis(40), 1_514, false);
+        assert!((4_500..5_000).contains(&account.near_us), "{}", account.near_us);
+    }
+
+    /// Catches: an egress whose round trip is that of the last aggregate, or of one that has ended.
+    #[test]
+    fn the_round_trip_of_an_egress_is_that_of_its_aggregate_or_the_average_of_several() {
+        let mut places = EgressGates::default();
+        let report = |near_us, called| CreditAccount { near_us, ..more(called) };
+        places.note(0, 0, report(10_000, 0), MOST);
+        assert_eq!(places.places[0].account.near_us, 10_000);
+        places.note(0, 1, report(600_000, 6_554), MOST);
+        assert!((68_000..70_000).contains(&places.places[0].account.near_us));
+        places.note(0, 1, CreditAccount { near_us: 600_000, ..CreditAccount::default() }, MOST);
+        assert!((68_000..70_000).contains(&places.places[0].account.near_us));
+        places.note(0, 0, report(10_000, 0), MOST);
+        assert_eq!(places.places[0].account.near_us, 10_000);
     }
 
     /// Report of an aggregate that has requested `called` bytes and would request more.
@@ -407,7 +414,7 @@ mod tests {
     #[test]
     fn an_aggregate_that_moves_is_removed_from_its_former_egress() {
         let mut places = EgressGates::default();
-        let waits = |credit| CreditAccount { credit, ..more(0) };
+        let waits = |credit| CreditAccount { credit, backlogged: 1_514, ..more(0) };
         for sender in 0..2 {
             places.note(3, sender, waits(700), MOST);
         }
@@ -425,7 +432,7 @@ mod tests {
             Default::default()
         );
         assert_eq!(places.places[5].account.credit, 500);
-        assert_eq!(places.places[3].account.waiting, 0);
+        assert_eq!([3, 5].map(|at| places.places[at].account.backlogged), [0, 2 * 1_514]);
         assert_eq!(turn(&mut places, 3), None);
         for sender in [0, 2] {
             assert!(places.is_waited_for());

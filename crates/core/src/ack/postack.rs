@@ -103,8 +103,10 @@ impl PostAck {
     /// the mean again before the tokens are spent.
     fn spend(&mut self, queue: Queue) {
         let way = || if let Rule::Gate(gate) = &self.rule { gate.way() } else { Duration::ZERO };
-        let lasts = |peak: &Rate| *peak > self.mean && queue.tokens > peak.bytes_in(way() + AHEAD);
-        let rate = queue.peak.filter(lasts).unwrap_or(self.mean);
+        let lasts = |(tokens, peak): &(Bytes, Rate)| {
+            *peak > self.mean && *tokens > peak.bytes_in(way() + AHEAD)
+        };
+        let rate = queue.burst.filter(lasts).map_or(self.mean, |(_, peak)| peak);
         if rate != self.shares.rate() {
             self.shares.set_rate(rate);
         }
@@ -124,7 +126,7 @@ impl PostAck {
             let before = self.holds.flow(member).departed();
             let Some(cost) = self.holds.release(cx, member, out) else { continue };
             self.holds.counts.overdue += 1;
-            self.called(cx, member, cost);
+            self.gone(cx, member, before, cost);
             let pause = self.pause(cx.now, member, before, cost);
             self.bound.forget(member);
             self.bound.watch(cx.now, member, pause);
@@ -164,7 +166,15 @@ impl PostAck {
         }
     }
 
-    /// Counts an ACK for `cost` bytes of `member` that departed neither by the rule nor at its bound.
+    /// Counts ACKs for `cost` bytes of the unresponsive `member` by what their number acknowledges: an ACK shows the
+    /// newest SACK blocks only, so blocks come back and would count twice. Before them, `before` was the highest
+    /// departed number.
+    fn delivered(&mut self, member: FlowIndex, before: u32, cost: u32) {
+        let bytes = self.holds.flow(member).acknowledged(before, cost);
+        self.uncalled.asked(member, bytes);
+    }
+
+    /// Counts an ACK for `cost` bytes of `member` that the release rule did not release.
     /// Before it, `before` was the highest departed number.
     fn gone(&mut self, cx: &Cx<'_>, member: FlowIndex, before: u32, cost: u32) {
         self.uncalled.asked(member, self.holds.flow(member).called_for(before, cost));
@@ -178,8 +188,8 @@ impl PostAck {
         }
         match &mut self.rule {
             Rule::Gate(gate) => {
-                let (rate, ahead) = (self.shares.rate(), self.queue.ahead);
-                gate.asks(cx.now, rate, ahead, member, self.holds.flow(member), cost);
+                let flow = self.holds.flow(member);
+                gate.asks(cx.now, &self.shares, self.queue.ahead, member, flow, cost);
             }
             Rule::Bucket(bucket) => bucket.passed(cx.now, member, cost, &self.shares),
             Rule::VirtualQueue(_) => {}
@@ -230,7 +240,9 @@ impl AckControl for PostAck {
         let tcp = cx.pool[&back.packet].tcp;
         let refuses = self.uncalled.refuses(member);
         if refuses {
-            self.holds.withdraw(cx, member, out);
+            let before = self.holds.flow(member).departed();
+            let cost = self.holds.withdraw(cx, member, out);
+            self.delivered(member, before, cost);
         } else if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
             let pressed = self.is_pressed(member);
@@ -261,16 +273,10 @@ impl AckControl for PostAck {
             Rule::Bucket(_) => false,
             Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &back.packet),
         };
-        let flow = self.holds.flow(member);
-        let (before, departed) = (flow.delivered(), flow.departed());
-        let taken = self.holds.take_in(cx, back, open, out);
-        match taken {
-            Taken::Passed(_) if refuses => {
-                // The cost of ACKs may count SACK blocks twice, but the position does not.
-                let delivered = self.holds.flow(member).charge_since(before);
-                self.uncalled.asked(member, delivered);
-            }
-            Taken::Passed(cost) => self.gone(cx, member, departed, cost),
+        let before = self.holds.flow(member).departed();
+        match self.holds.take_in(cx, back, open, out) {
+            Taken::Passed(cost) if refuses => self.delivered(member, before, cost),
+            Taken::Passed(cost) => self.gone(cx, member, before, cost),
             Taken::Held => {}
         }
         // Under scarce buffers an ACK departs by a step only, and the remainder is held.

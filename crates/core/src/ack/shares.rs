@@ -193,6 +193,22 @@ impl Shares {
         Time::ZERO + Duration::from_micros(self.span_us) * self.interval.saturating_add(after)
     }
 
+    /// Number of active flows that are backlogged.
+    pub(super) fn backlogged(&self) -> u32 {
+        self.active[0].greedy().max(self.active[1].greedy())
+    }
+
+    /// Returns `true` if a single flow at most, of this member's weight, was active in this interval, and in the one
+    /// before.
+    pub(super) fn is_alone(&self, member: FlowIndex) -> bool {
+        self.active_weight() <= self.weight(member).into()
+    }
+
+    /// Sum of the weights of the active flows.
+    fn active_weight(&self) -> u64 {
+        self.active[0].weight().max(self.active[1].weight())
+    }
+
     /// Share of `member` in the rate by weight, among all active flows: never zero.
     pub(super) fn of(&self, member: FlowIndex) -> Rate {
         self.part(self.rate.bps(), member)
@@ -207,7 +223,7 @@ impl Shares {
     pub(super) fn part_if_active(&self, member: FlowIndex, excluded: u32) -> Rate {
         let weight = self.weight(member);
         let more = u64::from(weight) * u64::from(excluded.max(1));
-        let all = self.active[0].weight().max(self.active[1].weight()) + more;
+        let all = self.active_weight() + more;
         Rate::from_bps(part(self.rate.bps(), weight, all).max(1))
     }
 
@@ -220,8 +236,7 @@ impl Shares {
     fn part(&self, rate: u64, member: FlowIndex) -> Rate {
         let weight = self.weight(member);
         let is_new = self.seen.get(member.index()).is_none_or(|seen| seen.interval == 0);
-        let all = self.active[0].weight().max(self.active[1].weight())
-            + if is_new { u64::from(weight) } else { 0 };
+        let all = self.active_weight() + if is_new { u64::from(weight) } else { 0 };
         Rate::from_bps(part(rate, weight, all).max(1))
     }
 
@@ -324,6 +339,27 @@ mod tests {
             };
             prop_assert_eq!(play(true), play(false));
         }
+    }
+
+    /// Catches: no backlogged flow at the beginning of each interval; a satisfied flow that counts as backlogged.
+    /// Catches: two flows of which each is alone; a flow that is not alone because of its weight.
+    #[test]
+    fn backlogged_flows_count_in_this_interval_and_in_the_one_before() {
+        let mut shares = Shares::new(Rate::from_mbps(10), Duration::ZERO);
+        let ms = Time::from_millis;
+        let [a, b, c] = [0, 1, 2].map(FlowIndex);
+        shares.note(ms(1), a, Some(5));
+        assert!(shares.is_alone(a));
+        shares.note(ms(2), b, Some(1));
+        shares.note(ms(2), c, Some(1));
+        shares.came(a, 1_514, true);
+        shares.came(b, 1_514, false);
+        shares.came(c, 400_000, false);
+        assert_eq!((shares.backlogged(), shares.is_alone(a)), (2, false));
+        shares.note(ms(401), b, None);
+        assert_eq!((shares.backlogged(), shares.is_alone(b)), (2, false));
+        shares.note(ms(801), b, None);
+        assert_eq!((shares.backlogged(), shares.is_alone(b)), (0, true));
     }
 
     /// Catches: windows that shrink after a short burst of UDP, or long after the UDP has ended.

@@ -11,6 +11,8 @@
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Takers {
     weight: u64,
+    /// Number of flows that are not satisfied.
+    greedy: u32,
     /// Bits per second that satisfied flows take.
     modest: u64,
     /// Sum of the weights of satisfied flows.
@@ -18,12 +20,14 @@ pub struct Takers {
 }
 
 impl Takers {
-    /// Adds a flow of this `weight`. A satisfied flow takes the rate `modest`.
+    /// Adds a flow of this `weight`. A flow of weight zero is none. A satisfied flow takes the rate `modest`.
     pub(super) fn add(&mut self, weight: u32, modest: Option<u64>) {
         self.weight += u64::from(weight);
         if let Some(takes) = modest {
             self.modest = self.modest.saturating_add(takes);
             self.modest_weight += u64::from(weight);
+        } else {
+            self.greedy += u32::from(weight > 0);
         }
     }
 
@@ -33,7 +37,14 @@ impl Takers {
         if let Some(takes) = modest {
             self.modest = self.modest.saturating_sub(takes);
             self.modest_weight -= u64::from(weight);
+        } else {
+            self.greedy -= u32::from(weight > 0);
         }
+    }
+
+    /// Number of flows that are not satisfied.
+    pub(super) const fn greedy(&self) -> u32 {
+        self.greedy
     }
 
     /// Sum of the weights of all flows.

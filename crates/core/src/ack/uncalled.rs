@@ -5,13 +5,15 @@
 //!
 //! `uncalled = max(0, uncalled + came - 9/8 * max(asked, rate * time))`.
 //!
-//! Here `came` is the data that arrived, and `rate` is the flow's max-min fair share. `asked` counts the requests
-//! of departed ACKs. In slow start, an ACK counts for the data that it acknowledges. An ACK that departs at its
-//! longest hold does not count: an unresponsive flow closes the gate, and all its ACKs depart at their longest
-//! hold. A flow is unresponsive once `uncalled`
-//! exceeds one second of its rate, or 128 KiB. It is responsive again once `uncalled` has fallen to a half of
-//! that, or once no data has come for three seconds. The data of an unresponsive flow is queued like UDP,
-//! outside the queue by which the ACKs of other flows are held.
+//! Here `came` is the data that arrived, and `rate` is the flow's max-min fair share. `asked` counts the
+//! requests of departed ACKs (`HeldFlow::called_for`). A flow is unresponsive once `uncalled` exceeds one
+//! second of its rate, or 128 KiB. It is responsive again once `uncalled` has fallen to a half of that, or once
+//! no data has come for three seconds. The data of an unresponsive flow is queued like UDP, outside the queue
+//! by which the ACKs of other flows are held.
+//!
+//! ACKs of an unresponsive flow are not held. Each ACK counts for the data that its number acknowledges. In an
+//! interval, the ACKs count for no more than the data that came in it: an ACK after a repaired loss acknowledges
+//! the data of several seconds.
 //!
 //! Source: RFC 2914, section 3.2 (unresponsive flows); constants: `postack/aggressors`.
 
@@ -19,6 +21,7 @@ use std::time::Duration;
 
 use super::constants::{FIRST_RTO, GROWTH, MAX_HOLD, UNSCALED};
 use super::shares::least_interval;
+use crate::flow::{span_of, ticks};
 use crate::packet::{FlowIndex, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Rate, Time};
@@ -34,12 +37,23 @@ pub(super) struct Uncalled {
 
 #[derive(Clone, Copy, Default)]
 struct UncalledFlow {
-    /// Uncalled bytes at the time `since`, and charged bytes of data that arrived after it.
-    bytes: u32,
+    /// Uncalled bytes at the time `since`.
+    uncalled: u32,
+    /// Charged bytes of data that arrived after `since`.
+    came: u32,
     /// Charged bytes that departed ACKs requested after `since`.
     asked: u32,
-    /// Time at which these counts began.
-    since: Time,
+    /// Time, in ticks, at which the counts of arrived and requested bytes began.
+    since: u32,
+}
+
+impl UncalledFlow {
+    /// Time since the counts began: up to 52 days, as ticks wrap. Zero if the clock stepped back by less than 18
+    /// minutes.
+    fn span(&self, now: Time) -> Duration {
+        let passed = ticks(now).wrapping_sub(self.since);
+        if passed > u32::MAX - (1 << 20) { Duration::ZERO } else { span_of(passed) }
+    }
 }
 
 impl Uncalled {
@@ -54,20 +68,21 @@ impl Uncalled {
         make_room(&mut self.flows, member.index(), UncalledFlow::default());
         let refused = self.refuses(member);
         let flow = &mut self.flows[member.index()];
-        flow.bytes = flow.bytes.saturating_add(bytes);
-        let (count, least) = (flow.bytes, 2 * UNSCALED);
+        flow.came = flow.came.saturating_add(bytes);
+        let (count, least) = (flow.uncalled.saturating_add(flow.came), 2 * UNSCALED);
         if count < least && !refused {
             return true;
         }
         let rate = rate(refused);
         let limit = u32::try_from(rate.bytes_in(MAX_HOLD).0).unwrap_or(u32::MAX).max(least);
-        let span = now.since(flow.since);
-        let may = rate.bytes_in(span).0.max(flow.asked.into());
+        let span = flow.span(now);
+        let asked = if refused { flow.asked.min(flow.came) } else { flow.asked };
+        let may = rate.bytes_in(span).0.max(asked.into());
         let may = u32::try_from(may.saturating_add(may / u64::from(GROWTH))).unwrap_or(u32::MAX);
         let count = count.saturating_sub(may).min(limit);
         let refuses = count >= limit || (refused && count > limit / 2);
         if span >= least_interval() {
-            *flow = UncalledFlow { bytes: count, since: now, ..UncalledFlow::default() };
+            *flow = UncalledFlow { uncalled: count, since: ticks(now), ..UncalledFlow::default() };
         }
         self.refusing = self.refusing - u32::from(refused) + u32::from(refuses);
         if refuses && !refused {
@@ -82,9 +97,9 @@ impl Uncalled {
     /// count as responsive.
     pub(super) fn expire(&mut self, now: Time) {
         while let Some(number) = self.looks.pop(now) {
-            let until = self.flows[FlowIndex(number).index()].since + silence();
-            if until > now {
-                self.looks.set(number, until);
+            let span = self.flows[FlowIndex(number).index()].span(now);
+            if span < silence() {
+                self.looks.set(number, now + (silence() - span));
             } else {
                 self.refusing -= 1;
             }
@@ -96,7 +111,7 @@ impl Uncalled {
         self.looks.next_deadline()
     }
 
-    /// Counts an ACK of `member` that departed and requests `bytes`.
+    /// Counts an ACK of `member` that departed and permits `bytes`.
     pub(super) fn asked(&mut self, member: FlowIndex, bytes: u32) {
         if let Some(flow) = self.flows.get_mut(member.index()) {
             flow.asked = flow.asked.saturating_add(bytes);
@@ -198,6 +213,21 @@ mod tests {
         assert!(uncalled.came(Time::from_secs(7), MEMBER, FRAME, RATE));
     }
 
+    /// A sender of 6 Mbit/s has a share of 4, and the rest is dropped. Each two seconds, an ACK acknowledges the 1 MB
+    /// that passed.
+    ///
+    /// Catches: an unresponsive sender forgiven by the ACK that follows a repaired loss.
+    #[test]
+    fn an_ack_of_seconds_of_data_does_not_make_a_sender_responsive() {
+        let mut uncalled = Uncalled::default();
+        assert!(play(&mut uncalled, 0, 4_000, 6_000, 0).is_some());
+        for from in (4_000..30_000).step_by(2_000) {
+            uncalled.asked(MEMBER, 1_000_000);
+            play(&mut uncalled, from, 2_000, 6_000, 0);
+            assert!(uncalled.refuses(MEMBER), "{from} ms");
+        }
+    }
+
     /// Catches: a silent sender that stays unresponsive; a sender that is responsive again although its data
     /// arrives.
     /// Catches: a silence that forgives earlier excess; a deadline of a removed flow.
@@ -224,6 +254,19 @@ mod tests {
         assert!(uncalled.refuses(MEMBER) && uncalled.refusing() == 1);
         uncalled.leave(MEMBER);
         assert_eq!((uncalled.expires_at(), uncalled.refusing()), (None, 0));
+    }
+
+    /// Catches: a flow whose requests and share permit nothing after 26 days, as ticks wrap after 52.
+    #[test]
+    fn a_new_flow_is_counted_and_a_silent_one_forgotten_after_any_uptime() {
+        for days in [1, 25, 27, 40, 51, 53, 80] {
+            let mut uncalled = Uncalled::default();
+            let from = days * 86_400_000;
+            assert_eq!(play(&mut uncalled, from, 10_000, 4_450, 0), None, "{days} days");
+            assert!(play(&mut uncalled, from + 10_000, 5_000, 25_000, 0).is_some(), "{days} days");
+            uncalled.expire(Time::from_millis(from + 19_000));
+            assert_eq!(uncalled.expires_at(), None, "{days} days");
+        }
     }
 
     /// Catches: excess forgiven twice after a clock that stepped back.

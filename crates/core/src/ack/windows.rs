@@ -2,7 +2,7 @@
 //!
 //! | Rule | Largest window | Used by |
 //! |---|---|---|
-//! | none | the receiver's own | a flow whose window scale or round trip is unknown |
+//! | none | the receiver's own | a flow whose window scale is unknown; with TCR, also one whose round trip is unknown |
 //! | [`round_trip`] | the data of a round trip at the flow's share | TCR |
 //! | [`clamp`] | the data of a round trip, of the reserve and of an ACK | PostACK |
 //!
@@ -17,7 +17,8 @@
 //! bytes of an ACK, at most 20 ms: a receiver that acknowledges every fourth segment may leave three for its
 //! ACK timer. A window has at least four segments, as a loss then leaves three duplicate ACKs. It begins with
 //! an equal share of a round trip, or with 64 KiB if this is more. It grows by an eighth of the acknowledged
-//! bytes, so little data comes unrequested.
+//! bytes, so little data comes unrequested. A window that was advertised once stays, so the first one is limited
+//! before the round trip is known: to 64 KiB.
 
 use std::time::Duration;
 
@@ -40,8 +41,7 @@ pub(super) fn round_trip(rate: Rate, way: Duration, mss: u32, first: u64) -> Byt
 }
 
 /// Window of PostACK for `flow`, which is `member`: ACKs are held for `reserve`. It is limited to the
-/// present window and its growth by the ACK `tcp`. `None` if a round trip, or the highest sequence number,
-/// is unknown.
+/// present window and its growth by the ACK `tcp`. `None` if the highest sequence number is unknown.
 pub(super) fn clamp(
     flow: &HeldFlow,
     member: FlowIndex,
@@ -50,13 +50,40 @@ pub(super) fn clamp(
     tcp: &TcpSegment,
     reserve: Duration,
 ) -> Option<Bytes> {
-    let way = known.near? + known.far?;
     let (least, grown) = (flow.least_window(known.mss), flow.grown(tcp, known.sent?));
-    let first = shares.equal(member).bytes_in(way).max(Bytes(u64::from(UNSCALED) - 1));
+    let unscaled = Bytes(u64::from(UNSCALED) - 1);
+    let Some(way) = known.near.zip(known.far).map(|(near, far)| near + far) else {
+        return Some(grown.max(unscaled).max(least));
+    };
+    let first = shares.equal(member).bytes_in(way).max(unscaled);
     let rate = shares.most(member);
     let unacknowledged = rate.bytes_in(AHEAD).min(Bytes(flow.newly(tcp, known.sent?).into()));
     let most = rate.bytes_in(way + reserve) + unacknowledged;
     let most =
         if flow.is_extended() { most.min(rate.bytes_in(way) + flow.holdable()) } else { most };
     Some(most.min(grown.max(first)).max(least))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Time;
+
+    const MEMBER: FlowIndex = FlowIndex(0);
+
+    /// Catches: the receiver's window of 16 MiB for a sender whose round trip is not known yet: the gateway can never
+    /// take that window back.
+    #[test]
+    fn the_first_window_is_of_64_kib_until_the_round_trip_is_known() {
+        let mut shares = Shares::new(Rate::from_mbps(10), Duration::ZERO);
+        shares.note(Time::ZERO, MEMBER, None);
+        let window = |near, far| {
+            let known = Known { near, far, scale: Some(9), sent: Some(1), ..Known::default() };
+            let tcp = TcpSegment { ack: 1, window: 1 << 15, ..TcpSegment::default() };
+            clamp(&HeldFlow::default(), MEMBER, &shares, &known, &tcp, AHEAD).unwrap().0
+        };
+        let far = Some(Duration::from_millis(1));
+        assert_eq!([window(None, far), window(None, None)], [65_535; 2]);
+        assert_eq!(window(Some(Duration::from_secs(1)), far), 1_251_250);
+    }
 }

@@ -321,8 +321,8 @@ impl Aggregate {
         let left = Bytes(self.counts.progress.others);
         let others = backlog.saturating_sub(waiting.packets);
         let apart = !self.conditioner.lends();
-        let (tokens, peak) = self.conditioner.burst(now);
+        let burst = self.conditioner.burst(now);
         let passes = self.senders.passes;
-        Queue { own, others, apart, passes, left, tokens, peak, ahead }
+        Queue { own, others, apart, passes, left, burst, ahead }
     }
 }

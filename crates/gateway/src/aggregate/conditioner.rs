@@ -185,9 +185,9 @@ impl Conditioner {
         self.shaper().map_or(Bytes::ZERO, Shaper::owed)
     }
 
-    /// Tokens of the bucket less all debts, and the peak rate at which they may be spent.
-    pub(super) fn burst(&self, now: Time) -> (Bytes, Option<Rate>) {
-        self.shaper().map_or((Bytes::ZERO, None), |shaper| shaper.burst(now))
+    /// Tokens of the bucket less all debts, and the peak rate at which they may be spent, if there is one.
+    pub(super) fn burst(&self, now: Time) -> Option<(Bytes, Rate)> {
+        self.shaper()?.burst(now)
     }
 
     /// Backlog of `member`: frame bytes in the queue, or bytes that passed and are not yet paid for.

@@ -195,12 +195,10 @@ impl Shaper {
         Bytes(self.owed)
     }
 
-    /// Tokens of the bucket less all debts, and the peak rate at which they may be spent. Without a peak
-    /// rate, no tokens.
-    pub(super) fn burst(&self, now: Time) -> (Bytes, Option<Rate>) {
-        let peak = self.profile.peak();
-        let tokens = peak.map_or(Bytes::ZERO, |_| self.allocation.tokens(now));
-        (tokens.saturating_sub(Bytes(self.owed)), peak)
+    /// Tokens of the bucket less all debts, and the peak rate at which they may be spent, if there is one.
+    pub(super) fn burst(&self, now: Time) -> Option<(Bytes, Rate)> {
+        let peak = self.profile.peak()?;
+        Some((self.allocation.tokens(now).saturating_sub(Bytes(self.owed)), peak))
     }
 
     /// Debt of `member` in bytes.

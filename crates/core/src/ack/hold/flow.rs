@@ -161,7 +161,7 @@ impl HeldFlow {
     }
 
     /// Copies the facts about the flow that the flow table has.
-    pub(super) fn learn(&mut self, known: &Known) {
+    pub(in crate::ack) fn learn(&mut self, known: &Known) {
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         self.near_us = known.near.map_or(0, micros);
         self.far_us = known.far.map_or(0, micros);
@@ -246,18 +246,6 @@ impl HeldFlow {
     pub(super) fn charge(&self, payload: u32) -> u32 {
         let headers = payload.div_ceil(self.mss).saturating_mul(self.header);
         payload.saturating_add(headers)
-    }
-
-    /// A position that grows with each acknowledged byte, cumulative or selective. `None` before the first
-    /// ACK. The flow must have no held ACK.
-    pub(in crate::ack) fn delivered(&self) -> Option<u32> {
-        self.is_known().then_some(self.released.wrapping_add(self.sacked))
-    }
-
-    /// Wire bytes of the data acknowledged since [`delivered`](Self::delivered) returned `before`.
-    pub(in crate::ack) fn charge_since(&self, before: Option<u32>) -> u32 {
-        let [Some(before), Some(now)] = [before, self.delivered()] else { return 0 };
-        if self::before(before, now) { self.charge(now.wrapping_sub(before)) } else { 0 }
     }
 
     pub(in crate::ack) const fn mss(&self) -> u32 {

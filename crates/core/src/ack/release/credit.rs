@@ -10,8 +10,8 @@
 //! Source: `postack`, R001-9 P3 (the `O_C` of a class: credit of all its flows).
 //!
 //! Differs: `requested_to` is kept as three counts of bytes, as data beyond it needs no credit. A sender
-//! may send more than its ACKs request. Its data uses no credit of the youngest age, unless this age is longer
-//! than a round trip. Otherwise the data of that credit would arrive without credit, and each further request would
+//! may send more than its ACKs request. Its data uses no credit of the youngest age, unless this age may end
+//! after the round trip. Otherwise the data of that credit would arrive without credit, and each further request would
 //! be too early.
 
 use std::cmp::Reverse;
@@ -21,9 +21,9 @@ use std::time::Duration;
 use super::gate::{lasts_us, micros};
 use crate::Time;
 use crate::ack::CreditAccount;
-use crate::ack::record::TICK_BITS;
-use crate::flow::{before, ticks};
+use crate::flow::{before, span_of, ticks};
 use crate::packet::{FlowIndex, make_room};
+use crate::time::nanos;
 
 /// Outstanding credit of the flows of an aggregate.
 #[derive(Default)]
@@ -76,10 +76,10 @@ impl Credits {
     }
 
     /// Notes that `bytes` of data of `member` arrived, at a round trip of `near` after their request. They use
-    /// the oldest credit of the flow first, and none of the youngest age if an age is shorter than `near`.
+    /// the oldest credit of the flow first, and none of the youngest age if each age ends within `near`.
     pub(super) fn take(&mut self, member: FlowIndex, near: Duration, mut bytes: u32) {
         let Some(flow) = self.flows.get_mut(member.index()) else { return };
-        let younger = usize::from(u64::from(flow.age_us) < micros(near));
+        let younger = usize::from(lasts_at_most_us(flow.age_us) < micros(near));
         for credit in flow.ages.iter_mut().skip(younger).rev() {
             let used = bytes.min(*credit);
             *credit -= used;
@@ -144,7 +144,12 @@ fn age_us(near: Duration) -> u32 {
 /// many flows gets older together, with few timer events.
 fn gets_older(from: Time, age_us: u32) -> Time {
     let ends = from.nanos() + u64::from(age_us) * 1_000;
-    Time::from_nanos(ends.next_multiple_of(1 << TICK_BITS))
+    Time::from_nanos(ends.next_multiple_of(nanos(span_of(1))))
+}
+
+/// The longest time, in microseconds, between the beginning and the [end](gets_older) of an age.
+fn lasts_at_most_us(age_us: u32) -> u64 {
+    u64::from(age_us) + micros(span_of(1))
 }
 
 #[cfg(test)]
@@ -202,7 +207,7 @@ mod tests {
     }
 
     /// Catches: excess data of slow start that uses the credit of later data of its flow.
-    /// Catches: data of a sender nearby that finds no credit, as a third of the shortest lifetime exceeds its round trip.
+    /// Catches: data of a sender nearby that finds no credit, as an age lasts for longer than its round trip.
     #[test]
     fn data_uses_no_credit_of_the_youngest_age() {
         let mut credits = Credits::default();
@@ -211,10 +216,13 @@ mod tests {
         }
         credits.take_at(MS(45), A, NEAR, 1_000);
         assert_eq!(credits.total_at(MS(45)), 100, "requested 0 ms before, not 10");
-        let near = Duration::from_micros(200);
-        credits.add_at(MS(50), B, near, 100);
-        credits.take_at(MS(50) + near, B, near, 100);
-        assert_eq!(credits.total_at(MS(50) + near), 100);
+        // An age of 0.67 ms ends up to a tick later, and so after the data has arrived.
+        for near in [200, 830, 1_700].map(Duration::from_micros) {
+            let mut credits = Credits::default();
+            credits.add_at(MS(50), B, near, 100);
+            credits.take_at(MS(50) + near, B, near, 100);
+            assert_eq!(credits.total_at(MS(50) + near), 0, "{near:?}");
+        }
     }
 
     /// Catches: newer credit that keeps unused credit from being given back, if a sender uses half of its credit.

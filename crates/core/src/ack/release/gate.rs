@@ -3,7 +3,7 @@
 //! `backlog + credit < target`.
 //!
 //! The credit is data that departed ACKs have requested and that has not arrived yet. The target is the data
-//! of a round trip to the senders plus two segments, and at least three segments.
+//! of a round trip to the senders plus two frames of 1,514 bytes, and at least three frames.
 //!
 //! Source: `postack`, R001-9 P3 (the gate of a class; here each aggregate has one), and R001-10 for
 //! downloads.
@@ -15,8 +15,8 @@
 //! Differs: the time that credit is outstanding is measured (Little's law). The shortest round trip is too
 //! little: if round trips vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
 //!
-//! Differs: while packets of other flows wait too, the target has room for a further segment of every flow with
-//! held ACKs. One other packet is a ping, which adds nothing.
+//! Differs: while packets of other flows wait too, the target has room for a further segment of every
+//! backlogged flow. One other packet is a ping, which adds nothing.
 //!
 //! Differs: requests are at most 20 ms ahead of the rate. Without this bound, a gap in the data of a long
 //! path stops the releases, so the data of the next round trip has the same gap.
@@ -32,7 +32,7 @@ use crate::ack::hold::{HeldFlow, Holds};
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
 use crate::ack::{CreditAccount, EgressState, Queue};
-use crate::packet::{DeficitRoundRobin, Fifo, First, FlowIndex, Packet};
+use crate::packet::{DeficitRoundRobin, FRAME, Fifo, First, FlowIndex, Packet};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
@@ -61,11 +61,10 @@ impl Gate {
         flow: &mut HeldFlow,
         packet: &Packet,
     ) {
-        let (bytes, segments) = (packet.cost, packet.segments);
+        let bytes = packet.cost;
         flow.came(now, bytes);
         self.response.look(now, self.outstanding.total());
         self.outstanding.take(member, flow.near(), bytes);
-        self.outstanding.account.see(bytes / u32::from(segments.max(1)));
         if let Some(span) = self.response.came(bytes) {
             self.outstanding.account.respond(span);
         }
@@ -111,12 +110,12 @@ impl Gate {
         self.outstanding.account.within(longest, rate, queue.ahead.poll_interval, others)
     }
 
-    /// Notes that an ACK of `flow`, which is `member`, departed and requested `bytes`. `rate` is that of the
-    /// aggregate, and `ahead` the state of its egress.
+    /// Notes that an ACK of `flow`, which is `member`, departed and requested `bytes`. `ahead` is the state of the
+    /// egress.
     pub(in crate::ack) fn asks(
         &mut self,
         now: Time,
-        rate: Rate,
+        shares: &Shares,
         ahead: EgressState,
         member: FlowIndex,
         flow: &mut HeldFlow,
@@ -125,13 +124,16 @@ impl Gate {
         if bytes == 0 || flow.has_ended() {
             return;
         }
+        let rate = shares.rate();
         let carried = flow.is_answering() && self.carries(now, ahead.carries_of(rate), bytes);
         flow.asked(now, if carried { 0 } else { bytes });
         if carried {
             self.outstanding.account.called += u64::from(bytes);
         } else {
             self.carried = self.carried.max(now) + rate.time_for(Bytes(bytes.into()));
-            self.give(now, member, flow.near(), bytes);
+            self.outstanding.account.ask(flow.near(), bytes, shares.is_alone(member));
+            self.response.look(now, self.outstanding.total());
+            self.outstanding.add(now, member, flow.near(), bytes);
         }
     }
 
@@ -146,18 +148,9 @@ impl Gate {
         carries
     }
 
-    /// Adds credit for `bytes` that were requested from the sender of `member`, at a round trip of `near`.
-    fn give(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
-        self.outstanding.account.ask(near, bytes);
-        self.response.look(now, self.outstanding.total());
-        self.outstanding.add(now, member, near, bytes);
-    }
-
     /// Adds `member`, which has held ACKs, to the flows that release ACKs in turn.
     pub(in crate::ack) fn wait(&mut self, member: FlowIndex, quantum: u32) {
-        if self.turns.join(&mut self.waiting, member, quantum.into()) {
-            self.outstanding.account.waiting += 1;
-        }
+        self.turns.join(&mut self.waiting, member, quantum.into());
     }
 
     /// Releases ACKs in turn, byte for byte, while the gate is open. Returns the requests.
@@ -174,10 +167,11 @@ impl Gate {
         out: &mut Fifo,
     ) -> CreditAccount {
         let (rate, mut more) = (shares.rate(), false);
+        let segment = self.waiting.member().map_or(FRAME, |it| holds.flow(it).segment().max(FRAME));
+        self.outstanding.account.backlogged = u64::from(shares.backlogged()) * u64::from(segment);
         while let Some(member) = self.waiting.member() {
             if holds.releasable(member) == 0 {
                 self.turns.remove(&mut self.waiting, member);
-                self.outstanding.account.waiting -= 1;
                 continue;
             }
             if !self.wants_more(cx.now, rate, queue) {
@@ -196,12 +190,14 @@ impl Gate {
             let Some(cost) = holds.release(cx, member, out) else { continue };
             self.turns.charge(member, cost.into());
             uncalled.asked(member, holds.flow(member).called_for(before, cost));
-            self.asks(cx.now, rate, queue.ahead, member, holds.flow(member), cost);
+            self.asks(cx.now, shares, queue.ahead, member, holds.flow(member), cost);
         }
         let requests = self.outstanding.total() > 0 || !self.is_idle();
         let active = requests || shares.active_until() > cx.now;
         let account = &mut self.outstanding.account;
-        (account.rate, account.more) = (if active { rate.bps() } else { 0 }, more);
+        account.more = more;
+        (account.rate, account.backlogged) =
+            if active { (rate.bps(), account.backlogged) } else { (0, 0) };
         let report = *account;
         account.called = 0;
         report
@@ -295,8 +291,7 @@ pub(in crate::ack) fn quantum(holds: &mut Holds, member: FlowIndex, weight: u32)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ack::EgressState;
-    use crate::packet::FRAME;
+    use crate::ack::Known;
 
     const MEMBER: FlowIndex = FlowIndex(0);
 
@@ -309,13 +304,23 @@ mod tests {
         }
     }
 
+    const NEAR: Duration = Duration::from_micros(200);
+
+    /// A flow whose sender is at a round trip of `near`.
+    fn at(near: Duration) -> HeldFlow {
+        let mut flow = HeldFlow::default();
+        flow.learn(&Known { near: Some(near), ..Known::default() });
+        flow
+    }
+
     /// Departures in 5,000 turns of one segment each, and the mean backlog in segments. Data arrives up to
     /// `varies` us later than the shortest round trip of 200 us.
     fn play(varies: u64) -> (u32, u64) {
-        let (near, rate) = (Duration::from_micros(200), Rate::from_mbps(300));
+        let rate = Rate::from_mbps(300);
+        let shares = Shares::new(rate, Duration::ZERO);
         let turn = rate.time_for(Bytes(FRAME.into()));
         let frame = Packet { cost: FRAME, segments: 1, ..Packet::default() };
-        let (mut gate, mut flow) = (Gate::default(), HeldFlow::default());
+        let (mut gate, mut flow) = (Gate::default(), at(NEAR));
         let mut coming = Vec::new();
         let ahead = EgressState { room: Bytes(u64::MAX), ..EgressState::default() };
         let mut queue = Queue { ahead, ..Queue::default() };
@@ -332,10 +337,10 @@ mod tests {
             }
             waited += queue.own.0;
             while gate.is_open(now, rate, queue) {
-                gate.give(now, MEMBER, near, FRAME);
+                gate.asks(now, &shares, ahead, MEMBER, &mut flow, FRAME);
                 gate.outstanding.account.called = 0;
                 called += 1;
-                coming.push(now + near + Duration::from_micros(called * 617 % (varies + 1)));
+                coming.push(now + NEAR + Duration::from_micros(called * 617 % (varies + 1)));
             }
         }
         (left, waited / u64::from(FRAME) / 6_000)
@@ -359,12 +364,12 @@ mod tests {
         let (near, rate) = (Duration::from_millis(600), Rate::from_mbps(25));
         let ahead = EgressState { room: Bytes(u64::MAX), ..EgressState::default() };
         let queue = Queue { ahead, ..Queue::default() };
-        let (mut gate, mut flow) = (Gate::default(), HeldFlow::default());
+        let shares = Shares::new(rate, Duration::ZERO);
+        let (mut gate, mut flow) = (Gate::default(), at(near));
         let mut ask = |now| {
             let mut bytes = 0;
             while gate.wants_more(now, rate, queue) {
-                gate.outstanding.account.ask(near, FRAME);
-                gate.asks(now, rate, ahead, MEMBER, &mut flow, FRAME);
+                gate.asks(now, &shares, ahead, MEMBER, &mut flow, FRAME);
                 bytes += FRAME;
             }
             (bytes, gate.paced)

@@ -21,7 +21,7 @@
 //! Differs: an eighth is the part by which a window grows without a request. A flow whose data falls and
 //! rises again is not in slow start, so `came` must exceed `most`: BBR sends little in each ProbeRTT phase.
 
-use super::{COUNTED, DOUBLES, HeldFlow};
+use super::{CAPPED, COUNTED, DOUBLES, HeldFlow};
 use crate::Time;
 use crate::ack::constants::GROWTH;
 use crate::flow::{micros, ticks};
@@ -59,14 +59,17 @@ impl HeldFlow {
     }
 
     /// Bytes that an ACK with a request of `cost` bytes permits before its flow counts as unresponsive. In slow start,
-    /// this is the data that the ACK acknowledges: an unresponsive sender looks like one in slow start. Before this
-    /// ACK, `before` was the highest departed number.
+    /// these are the bytes that it [acknowledges](Self::acknowledged): an unresponsive sender looks like one in slow
+    /// start. In a reduced window they are the whole request: most senders that ignore a window have no room in it.
     pub(in crate::ack) fn called_for(&self, before: u32, cost: u32) -> u32 {
-        if self.doubles() {
-            cost.min(self.charge(self.departed().wrapping_sub(before)))
-        } else {
-            cost
-        }
+        let looks_alike = self.doubles() && self.marks & CAPPED == 0;
+        if looks_alike { self.acknowledged(before, cost) } else { cost }
+    }
+
+    /// Charged bytes of the data that an ACK with a request of `cost` bytes newly acknowledges by its number. Before
+    /// this ACK, `before` was the highest departed number.
+    pub(in crate::ack) fn acknowledged(&self, before: u32, cost: u32) -> u32 {
+        cost.min(self.charge(self.departed().wrapping_sub(before)))
     }
 
     /// Notes that an ACK departed that requests `bytes`, as charged.
@@ -185,6 +188,21 @@ mod tests {
             }
             assert!(!flow.doubles(), "{minutes} min");
         }
+    }
+
+    /// Catches: a sender in slow start that seems to ignore its ACKs; twice the data permitted to one that does.
+    /// Catches: data permitted twice, by SACK blocks and then by the number.
+    #[test]
+    fn an_ack_permits_two_segments_for_one_only_in_a_reduced_window() {
+        let mut flow = after(&[(10, 20), (20, 40), (40, 80)]);
+        (flow.released, flow.header) = (9_000, 66);
+        assert_eq!(flow.called_for(8_000, 2_000), 1_066);
+        flow.marks |= CAPPED;
+        assert_eq!(flow.called_for(8_000, 2_000), 2_000);
+        assert_eq!([2_000, 400].map(|cost| flow.acknowledged(8_000, cost)), [1_066, 400]);
+        assert_eq!(flow.acknowledged(9_000, 500), 0);
+        flow.marks &= !DOUBLES;
+        assert_eq!(flow.called_for(8_000, 1_500), 1_500);
     }
 
     /// Catches: twice the requests of a sender that recovers, which sends half as much as before; an ACK without
