@@ -70,7 +70,7 @@ pub(super) const MAX_HOLD: Duration = Duration::from_secs(1);
 
 /// Shortest lifetime of credit.
 ///
-/// Chosen: at half, data of reads of 16 KiB waits 12 % longer. At double, such reads lose 8 % of the rate.
+/// Chosen: about two ticks of the clock that ends credit. At half and at double, no measured figure changes by 0.5 %.
 pub(super) const SHORTEST: Duration = Duration::from_millis(2);
 
 /// Requests are ahead of the rate by this time at most. Requests to application-limited flows get no credit
