@@ -70,7 +70,8 @@ pub(super) const MAX_HOLD: Duration = Duration::from_secs(1);
 
 /// Shortest lifetime of credit.
 ///
-/// Chosen: about two ticks of the clock that ends credit. At half and at double, no measured figure changes by 0.5 %.
+/// Chosen: about two ticks of the clock that ends credit. At half and at double, no measured figure changes by
+/// 0.5 %.
 pub(super) const SHORTEST: Duration = Duration::from_millis(2);
 
 /// Requests are ahead of the rate by this time at most. Requests to application-limited flows get no credit
