@@ -32,8 +32,8 @@ ENDLESS: dict[str, Any] = {"size": "1 GB", "request": "200 B", "think": "1 s", "
 OTHER: dict[str, Any] = {"size": "10 MB", "request": "200 B", "think": "100 s", "port": 443}
 
 WHY = (
-    "with 10 and 30 ms both times are equal. With 80 ms those of single runs differ by up to a "
-    "tenth in either direction, and the claim takes the worst of three round trips"
+    "with 10 and 30 ms both times differ by 4 % at most. With 80 ms those of single runs differ by "
+    "up to an eighth in either direction, and the claim takes the worst of three round trips"
 )
 
 

@@ -137,8 +137,8 @@ impl Shares {
         let (weight, before) = (seen.weight[0], seen.came[0]);
         let Some(bytes_before) = before.filter(|_| bytes > 0 || pressed) else { return };
         let came = bytes_before.saturating_add(bytes);
-        let greedy = pressed || self.in_interval(came) > self.level(weight).bps() / 2;
-        let came = Some(came).filter(|_| !greedy);
+        let backlogged = pressed || self.in_interval(came) > self.level(weight).bps() / 2;
+        let came = Some(came).filter(|_| !backlogged);
         self.active[0].remove(weight, self.modest(before));
         self.active[0].add(weight, self.modest(came));
         self.seen[slot(member.0)].came[0] = came;
@@ -195,7 +195,7 @@ impl Shares {
 
     /// Number of active flows that are backlogged.
     pub(super) fn backlogged(&self) -> u32 {
-        self.active[0].greedy().max(self.active[1].greedy())
+        self.active[0].backlogged().max(self.active[1].backlogged())
     }
 
     /// Returns `true` if a single flow at most, of this member's weight, was active in this interval, and in the one

@@ -12,7 +12,7 @@
 pub struct Takers {
     weight: u64,
     /// Number of flows that are not satisfied.
-    greedy: u32,
+    backlogged: u32,
     /// Bits per second that satisfied flows take.
     modest: u64,
     /// Sum of the weights of satisfied flows.
@@ -27,7 +27,7 @@ impl Takers {
             self.modest = self.modest.saturating_add(takes);
             self.modest_weight += u64::from(weight);
         } else {
-            self.greedy += u32::from(weight > 0);
+            self.backlogged += u32::from(weight > 0);
         }
     }
 
@@ -38,13 +38,13 @@ impl Takers {
             self.modest = self.modest.saturating_sub(takes);
             self.modest_weight -= u64::from(weight);
         } else {
-            self.greedy -= u32::from(weight > 0);
+            self.backlogged -= u32::from(weight > 0);
         }
     }
 
     /// Number of flows that are not satisfied.
-    pub(super) const fn greedy(&self) -> u32 {
-        self.greedy
+    pub(super) const fn backlogged(&self) -> u32 {
+        self.backlogged
     }
 
     /// Sum of the weights of all flows.
