@@ -73,7 +73,11 @@ impl Aggregate {
         let Some(control) = &mut self.senders.control else { return false };
         let packet = &pool[packet];
         let waiting = self.conditioner.backlog_of(packet.flow_index());
-        control.on_data(now, packet.flow_index(), packet, waiting)
+        let responds = control.on_data(now, packet.flow_index(), packet, waiting);
+        if !responds {
+            self.conditioner.on_unresponsive(packet.flow_index());
+        }
+        responds
     }
 
     /// Returns `false` if ACK control applies to the sender of `member` and the sender does not

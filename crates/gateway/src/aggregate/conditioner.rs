@@ -180,7 +180,14 @@ impl Conditioner {
         }
     }
 
-    /// Charged bytes that passed and are not yet paid.
+    /// The sender of `member` does not respond to ACKs, so its debt delays only its own packets.
+    pub(super) fn on_unresponsive(&mut self, member: FlowIndex) {
+        if let Self::Shape(shaper) = self {
+            shaper.on_unresponsive(member);
+        }
+    }
+
+    /// Charged bytes that passed and are not yet paid, of senders that respond to ACKs.
     pub(super) fn owed(&self) -> Bytes {
         self.shaper().map_or(Bytes::ZERO, Shaper::owed)
     }

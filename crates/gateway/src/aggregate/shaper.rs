@@ -29,6 +29,8 @@ pub(super) struct Shaper {
     debts: Vec<Debt>,
     /// Sum of all debts.
     owed: u64,
+    /// The part of `owed` that senders owe which do not respond to ACKs.
+    unresponsive: u64,
     allocation_spec: AllocationSpec,
     queue_spec: QdiscSpec,
 }
@@ -46,10 +48,12 @@ pub(crate) struct Debt {
     bytes: u64,
     /// Flow of the last of these packets.
     pub(crate) flow: FlowId,
+    /// The sender does not respond to ACKs.
+    unresponsive: bool,
 }
 
 impl Debt {
-    const NONE: Self = Self { bytes: 0, flow: FlowId::NONE };
+    const NONE: Self = Self { bytes: 0, flow: FlowId::NONE, unresponsive: false };
 }
 
 /// The waiting packets, as an allocation sees them.
@@ -98,6 +102,7 @@ impl Shaper {
             ready_at: None,
             debts: Vec::new(),
             owed: 0,
+            unresponsive: 0,
             allocation_spec: allocation.clone(),
             queue_spec: queue.clone(),
         }
@@ -173,7 +178,7 @@ impl Shaper {
         let mut progress = Progress::default();
         progress.conforms(&cx.pool[packet], cx.now);
         progress.controlled = Controlled::default();
-        self.owe(cx.now, member, Debt { bytes: cost.into(), flow });
+        self.owe(cx.now, member, Debt { bytes: cost.into(), flow, ..Debt::NONE });
         Some(progress)
     }
 
@@ -183,16 +188,22 @@ impl Shaper {
             return;
         }
         make_room(&mut self.debts, member.index(), Debt::NONE);
-        let own = &mut self.debts[member.index()];
-        *own = Debt { bytes: own.bytes + debt.bytes, flow: debt.flow };
-        self.owed += debt.bytes;
+        let own = self.take_debt(member).unwrap_or(Debt::NONE);
+        self.put_debt(member, Debt { bytes: own.bytes + debt.bytes, ..debt });
         self.allocation.wait(now, member);
         self.ready_at.get_or_insert(now);
     }
 
-    /// Bytes that passed and are not yet paid.
+    /// Bytes that passed and are not yet paid, of senders that respond to ACKs.
     pub(super) const fn owed(&self) -> Bytes {
-        Bytes(self.owed)
+        Bytes(self.owed - self.unresponsive)
+    }
+
+    /// The sender of `member` does not respond to ACKs, so its debt delays only its own packets.
+    pub(super) fn on_unresponsive(&mut self, member: FlowIndex) {
+        if let Some(debt) = self.take_debt(member) {
+            self.put_debt(member, Debt { unresponsive: true, ..debt });
+        }
     }
 
     /// Tokens of the bucket less all debts, and the peak rate at which they may be spent, if there is one.
@@ -210,8 +221,21 @@ impl Shaper {
     pub(super) fn take_debt(&mut self, member: FlowIndex) -> Option<Debt> {
         let debt = self.debts.get_mut(member.index()).filter(|debt| debt.bytes > 0)?;
         let debt = std::mem::replace(debt, Debt::NONE);
-        self.owed -= debt.bytes;
+        self.paid(debt, debt.bytes);
         Some(debt)
+    }
+
+    /// Sets the debt of `member`, which has none.
+    fn put_debt(&mut self, member: FlowIndex, debt: Debt) {
+        self.debts[member.index()] = debt;
+        self.owed += debt.bytes;
+        self.unresponsive += if debt.unresponsive { debt.bytes } else { 0 };
+    }
+
+    /// Subtracts `bytes` of `debt` from the sums.
+    const fn paid(&mut self, debt: Debt, bytes: u64) {
+        self.owed -= bytes;
+        self.unresponsive -= if debt.unresponsive { bytes } else { 0 };
     }
 
     /// Removes and returns the debt of some member.
@@ -219,7 +243,7 @@ impl Shaper {
         while self.owed > 0
             && let Some(debt) = self.debts.pop()
         {
-            self.owed -= debt.bytes;
+            self.paid(debt, debt.bytes);
             if debt.bytes > 0 {
                 return Some((FlowIndex(number(self.debts.len())), debt));
             }
@@ -286,7 +310,8 @@ impl Shaper {
         let Some(debt) = debt else { return false };
         let paid = grant.bytes.0.min(debt.bytes);
         debt.bytes -= paid;
-        self.owed -= paid;
+        let debt = *debt;
+        self.paid(debt, paid);
         true
     }
 
