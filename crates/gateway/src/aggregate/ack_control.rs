@@ -69,13 +69,14 @@ impl Aggregate {
 
     /// Notes a data packet before it is offered. Returns `true` if ACK control applies to its
     /// sender, which is false for senders that do not respond.
-    pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) -> bool {
+    pub fn on_data(&mut self, now: Time, pool: &mut PacketPool, packet: &PacketId) -> bool {
         let Some(control) = &mut self.senders.control else { return false };
         let packet = &pool[packet];
-        let waiting = self.conditioner.backlog_of(packet.flow_index());
-        let responds = control.on_data(now, packet.flow_index(), packet, waiting);
-        if !responds {
-            self.conditioner.on_unresponsive(packet.flow_index());
+        let member = packet.flow_index();
+        let responded = control.responds(member);
+        let responds = control.on_data(now, member, packet, self.conditioner.backlog_of(member));
+        if responded && !responds {
+            self.senders.entered -= self.conditioner.release_control(pool, member);
         }
         responds
     }

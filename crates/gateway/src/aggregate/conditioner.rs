@@ -1,7 +1,7 @@
 //! The conditioner of an aggregate: it shapes packets, polices them, or passes them.
 
 use tidegate_core::allocation::Allocation;
-use tidegate_core::packet::{FRAME, Fifo, FlowIndex, Which};
+use tidegate_core::packet::{Controlled, FRAME, Fifo, FlowIndex, Which};
 use tidegate_core::qdisc::{Backlog, Marked};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
@@ -180,11 +180,13 @@ impl Conditioner {
         }
     }
 
-    /// The sender of `member` does not respond to ACKs, so its debt delays only its own packets.
-    pub(super) fn on_unresponsive(&mut self, member: FlowIndex) {
-        if let Self::Shape(shaper) = self {
-            shaper.on_unresponsive(member);
-        }
+    /// The same as [`Shaper::release_control`].
+    pub(super) fn release_control(
+        &mut self,
+        pool: &mut PacketPool,
+        member: FlowIndex,
+    ) -> Controlled {
+        self.shaper_mut().map(|it| it.release_control(pool, member)).unwrap_or_default()
     }
 
     /// Charged bytes that passed and are not yet paid, of senders that respond to ACKs.

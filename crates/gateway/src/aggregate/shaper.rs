@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidegate_core::allocation::{Allocation, AllocationSpec, Grant, Heads, NextGrant};
 use tidegate_core::packet::{
-    Controlled, FRAME, Fifo, FlowId, FlowIndex, Handover, Packet, QueueIndex, Which, make_room,
-    number,
+    Controlled, FRAME, Facts, Fifo, FlowId, FlowIndex, Handover, Packet, QueueIndex, Which,
+    make_room, number,
 };
 use tidegate_core::qdisc::{Backlog, Marked, Qdisc, QdiscSpec};
 use tidegate_core::random::Random;
@@ -29,7 +29,7 @@ pub(super) struct Shaper {
     debts: Vec<Debt>,
     /// Sum of all debts.
     owed: u64,
-    /// The part of `owed` that senders owe which do not respond to ACKs.
+    /// The sum of the unresponsive parts of all debts.
     unresponsive: u64,
     allocation_spec: AllocationSpec,
     queue_spec: QdiscSpec,
@@ -46,14 +46,14 @@ const LATE: Duration = Duration::from_millis(2);
 pub(crate) struct Debt {
     /// Charged bytes that are not yet paid.
     bytes: u64,
+    /// The oldest of these bytes, which came while the sender did not respond to ACKs or before.
+    unresponsive: u64,
     /// Flow of the last of these packets.
     pub(crate) flow: FlowId,
-    /// The sender does not respond to ACKs.
-    unresponsive: bool,
 }
 
 impl Debt {
-    const NONE: Self = Self { bytes: 0, flow: FlowId::NONE, unresponsive: false };
+    const NONE: Self = Self { bytes: 0, unresponsive: 0, flow: FlowId::NONE };
 }
 
 /// The waiting packets, as an allocation sees them.
@@ -188,8 +188,12 @@ impl Shaper {
             return;
         }
         make_room(&mut self.debts, member.index(), Debt::NONE);
-        let own = self.take_debt(member).unwrap_or(Debt::NONE);
-        self.put_debt(member, Debt { bytes: own.bytes + debt.bytes, ..debt });
+        let own = &mut self.debts[member.index()];
+        own.bytes += debt.bytes;
+        own.unresponsive += debt.unresponsive;
+        own.flow = debt.flow;
+        self.owed += debt.bytes;
+        self.unresponsive += debt.unresponsive;
         self.allocation.wait(now, member);
         self.ready_at.get_or_insert(now);
     }
@@ -199,11 +203,24 @@ impl Shaper {
         Bytes(self.owed - self.unresponsive)
     }
 
-    /// The sender of `member` does not respond to ACKs, so its debt delays only its own packets.
-    pub(super) fn on_unresponsive(&mut self, member: FlowIndex) {
-        if let Some(debt) = self.take_debt(member) {
-            self.put_debt(member, Debt { unresponsive: true, ..debt });
+    /// The sender of `member` no longer responds to ACKs. Its debt and its waiting packets delay no ACK of other
+    /// flows. Returns the packets, which were ACK-controlled until now.
+    pub(super) fn release_control(
+        &mut self,
+        pool: &mut PacketPool,
+        member: FlowIndex,
+    ) -> Controlled {
+        if let Some(debt) = self.debts.get_mut(member.index()) {
+            self.unresponsive += debt.bytes - debt.unresponsive;
+            debt.unresponsive = debt.bytes;
         }
+        let mut released = Controlled::default();
+        self.queue.visit(pool, QueueIndex::in_aggregate(member), &mut |packet| {
+            released.add(packet);
+            packet.facts = packet.facts.with(Facts::CONTROLLED, false);
+            false
+        });
+        released
     }
 
     /// Tokens of the bucket less all debts, and the peak rate at which they may be spent, if there is one.
@@ -221,21 +238,9 @@ impl Shaper {
     pub(super) fn take_debt(&mut self, member: FlowIndex) -> Option<Debt> {
         let debt = self.debts.get_mut(member.index()).filter(|debt| debt.bytes > 0)?;
         let debt = std::mem::replace(debt, Debt::NONE);
-        self.paid(debt, debt.bytes);
+        self.owed -= debt.bytes;
+        self.unresponsive -= debt.unresponsive;
         Some(debt)
-    }
-
-    /// Sets the debt of `member`, which has none.
-    fn put_debt(&mut self, member: FlowIndex, debt: Debt) {
-        self.debts[member.index()] = debt;
-        self.owed += debt.bytes;
-        self.unresponsive += if debt.unresponsive { debt.bytes } else { 0 };
-    }
-
-    /// Subtracts `bytes` of `debt` from the sums.
-    const fn paid(&mut self, debt: Debt, bytes: u64) {
-        self.owed -= bytes;
-        self.unresponsive -= if debt.unresponsive { bytes } else { 0 };
     }
 
     /// Removes and returns the debt of some member.
@@ -243,7 +248,8 @@ impl Shaper {
         while self.owed > 0
             && let Some(debt) = self.debts.pop()
         {
-            self.paid(debt, debt.bytes);
+            self.owed -= debt.bytes;
+            self.unresponsive -= debt.unresponsive;
             if debt.bytes > 0 {
                 return Some((FlowIndex(number(self.debts.len())), debt));
             }
@@ -309,9 +315,11 @@ impl Shaper {
         let debt = self.debts.get_mut(grant.flow.index()).filter(|debt| debt.bytes > 0);
         let Some(debt) = debt else { return false };
         let paid = grant.bytes.0.min(debt.bytes);
+        let unresponsive = paid.min(debt.unresponsive);
         debt.bytes -= paid;
-        let debt = *debt;
-        self.paid(debt, paid);
+        debt.unresponsive -= unresponsive;
+        self.owed -= paid;
+        self.unresponsive -= unresponsive;
         true
     }
 

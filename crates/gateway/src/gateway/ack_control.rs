@@ -43,7 +43,7 @@ impl Gateway {
         if let Some(aggregate) = self.aggregates.meant(own)
             && aggregate.has_ack_control()
         {
-            let responds = tcp.sequence_len() == 0 || aggregate.on_data(now, &self.pool, &id);
+            let responds = tcp.sequence_len() == 0 || aggregate.on_data(now, &mut self.pool, &id);
             let packet = &mut self.pool[&id];
             packet.facts = packet.facts.with(Facts::CONTROLLED, responds);
             if !responds {
