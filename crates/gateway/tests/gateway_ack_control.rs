@@ -12,7 +12,7 @@ mod tags;
 
 use std::time::Duration;
 
-use tidegate_core::ack::AckSpec;
+use tidegate_core::ack::{AckSpec, Placement};
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::link::Overhead;
 use tidegate_core::packet::{
@@ -478,6 +478,45 @@ fn an_unresponsive_flow_is_reported_until_it_responds() {
     run.data(106, 1);
     assert_eq!(named(&run), vec![]);
     run.drain();
+}
+
+/// Catches: ACKs of a responsive flow that are held while data of an unresponsive sender waits, or while data of that
+/// sender has passed and is not yet paid for.
+#[test]
+fn earlier_data_of_an_unresponsive_flow_holds_back_no_acks_of_other_flows() {
+    for placement in [Placement::Upload, Placement::Download] {
+        let mut policy = policy(None);
+        let Action::Shape { conditioning, ack_control, .. } = &mut policy.action else {
+            unreachable!()
+        };
+        let profile = Profile::new(Rate::from_mbps(1), None, Bytes(1_514), Bytes(1_514));
+        conditioning.profile = profile.unwrap();
+        if let Some(AckSpec::PostAck(config)) = ack_control {
+            config.placement = placement;
+        }
+        let mut run = Run::of(1_024, vec![policy], None);
+        run.port = SECOND;
+        run.shake_hands();
+        run.data(0, 2);
+        run.drain();
+        run.port = FIRST;
+        run.data(0, 80);
+        run.port = SECOND;
+        assert_eq!(run.ack(1), 0, "{placement:?}: the first sender responds as far as is known");
+        run.port = FIRST;
+        run.data(80, 40);
+        assert_eq!(run.gateway.report().unresponsive.len(), 1);
+        // The link carries what has passed in a tenth of the time in which the profile pays for it.
+        for _ in 0..120 {
+            run.out(Gateway::WAN);
+            run.now += LINK.time_for(Bytes(1_514));
+        }
+        run.port = SECOND;
+        assert!(run.gateway.pool().in_use() > 20, "{placement:?}: data of the first sender waits");
+        assert_eq!(run.out(Gateway::LAN) + run.ack(2), 2, "{placement:?}");
+        run.drain();
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
 }
 
 /// Catches: a packet that is not counted as released, so that its flow never expires: data, a held

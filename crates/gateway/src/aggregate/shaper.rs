@@ -46,8 +46,8 @@ const LATE: Duration = Duration::from_millis(2);
 pub(crate) struct Debt {
     /// Charged bytes that are not yet paid.
     bytes: u64,
-    /// The oldest of these bytes, which came while the sender did not respond to ACKs or before.
-    unresponsive: u64,
+    /// The oldest of these bytes: those that passed before the sender last stopped responding to ACKs. At most 4 GiB.
+    unresponsive: u32,
     /// Flow of the last of these packets.
     pub(crate) flow: FlowId,
 }
@@ -189,11 +189,12 @@ impl Shaper {
         }
         make_room(&mut self.debts, member.index(), Debt::NONE);
         let own = &mut self.debts[member.index()];
+        let before = own.unresponsive;
         own.bytes += debt.bytes;
-        own.unresponsive += debt.unresponsive;
+        own.unresponsive = before.saturating_add(debt.unresponsive);
         own.flow = debt.flow;
         self.owed += debt.bytes;
-        self.unresponsive += debt.unresponsive;
+        self.unresponsive += u64::from(own.unresponsive - before);
         self.allocation.wait(now, member);
         self.ready_at.get_or_insert(now);
     }
@@ -211,8 +212,9 @@ impl Shaper {
         member: FlowIndex,
     ) -> Controlled {
         if let Some(debt) = self.debts.get_mut(member.index()) {
-            self.unresponsive += debt.bytes - debt.unresponsive;
-            debt.unresponsive = debt.bytes;
+            let unresponsive = u32::try_from(debt.bytes).unwrap_or(u32::MAX);
+            self.unresponsive += u64::from(unresponsive - debt.unresponsive);
+            debt.unresponsive = unresponsive;
         }
         let mut released = Controlled::default();
         self.queue.visit(pool, QueueIndex::in_aggregate(member), &mut |packet| {
@@ -239,7 +241,7 @@ impl Shaper {
         let debt = self.debts.get_mut(member.index()).filter(|debt| debt.bytes > 0)?;
         let debt = std::mem::replace(debt, Debt::NONE);
         self.owed -= debt.bytes;
-        self.unresponsive -= debt.unresponsive;
+        self.unresponsive -= u64::from(debt.unresponsive);
         Some(debt)
     }
 
@@ -249,7 +251,7 @@ impl Shaper {
             && let Some(debt) = self.debts.pop()
         {
             self.owed -= debt.bytes;
-            self.unresponsive -= debt.unresponsive;
+            self.unresponsive -= u64::from(debt.unresponsive);
             if debt.bytes > 0 {
                 return Some((FlowIndex(number(self.debts.len())), debt));
             }
@@ -315,11 +317,11 @@ impl Shaper {
         let debt = self.debts.get_mut(grant.flow.index()).filter(|debt| debt.bytes > 0);
         let Some(debt) = debt else { return false };
         let paid = grant.bytes.0.min(debt.bytes);
-        let unresponsive = paid.min(debt.unresponsive);
+        let before = debt.unresponsive;
         debt.bytes -= paid;
-        debt.unresponsive -= unresponsive;
+        debt.unresponsive = u32::try_from(paid).map_or(0, |paid| before.saturating_sub(paid));
         self.owed -= paid;
-        self.unresponsive -= unresponsive;
+        self.unresponsive -= u64::from(before - debt.unresponsive);
         true
     }
 
