@@ -27,10 +27,10 @@ use super::reserve::Reserve;
 use super::shares::Shares;
 use super::uncalled::Uncalled;
 use super::windows::clamp;
-use super::{AckControl, Counts, CreditAccount, EgressState, Numbers, Placement, Queue, Returning};
+use super::{AckControl, Counts, CreditAccount, EgressState, Known, Numbers, Placement, Queue};
 use crate::meter::Profile;
 use crate::packet::{Fifo, FlowIndex, Packet};
-use crate::{Bytes, Cx, Rate, Time, choice, parameters};
+use crate::{Bytes, Cx, PacketId, Rate, Time, choice, parameters};
 
 parameters! {
     /// Parameters of `postack`.
@@ -234,16 +234,23 @@ impl AckControl for PostAck {
         true
     }
 
-    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, queue: Queue, out: &mut Fifo) {
+    fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        known: &Known,
+        packet: PacketId,
+        queue: Queue,
+        out: &mut Fifo,
+    ) {
         self.rule.advance(cx.now);
-        let Returning { member, known, .. } = back;
-        let tcp = cx.pool[&back.packet].tcp;
+        let member = known.member;
+        let tcp = cx.pool[&packet].tcp;
         let refuses = self.uncalled.refuses(member);
         if refuses {
             let before = self.holds.flow(member).departed();
             let cost = self.holds.withdraw(cx, member, out);
             self.delivered(member, before, cost);
-        } else if self.holds.acknowledges(cx.pool, member, &back.packet) {
+        } else if self.holds.acknowledges(cx.pool, member, &packet) {
             self.shares.note(cx.now, member, Some(known.weight));
             let pressed = self.is_pressed(member);
             self.shares.came(member, 0, pressed);
@@ -271,10 +278,10 @@ impl AckControl for PostAck {
                 ended || (gate.is_idle() && gate.is_open(cx.now, rate, queue))
             }
             Rule::Bucket(_) => false,
-            Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &back.packet),
+            Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &packet),
         };
         let before = self.holds.flow(member).departed();
-        match self.holds.take_in(cx, back, open, out) {
+        match self.holds.take_in(cx, known, packet, open, out) {
             Taken::Passed(cost) if refuses => self.delivered(member, before, cost),
             Taken::Passed(cost) => self.gone(cx, member, before, cost),
             Taken::Held => {}

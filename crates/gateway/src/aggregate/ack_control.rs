@@ -3,7 +3,7 @@
 //! This file contains methods of `Aggregate`, whose fields are in `aggregate.rs`.
 
 use tidegate_core::ack::{
-    AckControl, AckSpec, Counts, CreditAccount, EgressState, Known, Numbers, Queue, Returning,
+    AckControl, AckSpec, Counts, CreditAccount, EgressState, Known, Numbers, Queue,
 };
 use tidegate_core::packet::{Controlled, Direction, Fifo, FlowIndex};
 use tidegate_core::{Bytes, Cx, PacketId, PacketPool, Time};
@@ -99,24 +99,22 @@ impl Aggregate {
         self.senders.past.uncontrolled += 1;
     }
 
-    /// Takes in an ACK to the sender of its member. ACKs that depart now are appended to `acks`.
+    /// Takes in `packet`, an ACK to the sender of a flow. ACKs that depart now are appended to `acks`.
     /// `ahead` is the state of the egress downstream.
     pub fn on_ack(
         &mut self,
         now: Time,
         pool: &mut PacketPool,
         ahead: EgressState,
-        back: Returning<'_>,
+        (known, packet): (Known, PacketId),
         acks: &mut Fifo,
     ) {
-        let known = Known { weight: self.members.share(back.member).weight, ..*back.known };
+        let known = Known { weight: self.members.share(known.member).weight, ..known };
         let queue = self.queue(now, ahead);
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         match &mut self.senders.control {
-            Some(control) => {
-                control.on_ack(&mut cx, Returning { known: &known, ..back }, queue, acks);
-            }
-            None => acks.push(cx.pool, back.packet),
+            Some(control) => control.on_ack(&mut cx, &known, packet, queue, acks),
+            None => acks.push(cx.pool, packet),
         }
     }
 

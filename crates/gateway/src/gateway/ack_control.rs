@@ -8,7 +8,7 @@
 //!
 //! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
-use tidegate_core::ack::{CreditAccount, EgressState, Known, Returning};
+use tidegate_core::ack::{CreditAccount, EgressState, Known};
 use tidegate_core::class::ClassId;
 use tidegate_core::flow::{Arrival, Claiming, Flow, Handle, Tracking};
 use tidegate_core::packet::{Direction, Facts, Fifo, FlowId, QueueIndex};
@@ -59,9 +59,8 @@ impl Gateway {
         let ahead = self.ahead_of(way, data.aggregate);
         let known = self.known(of, way);
         let Some(aggregate) = self.aggregates.meant(data) else { return Some(id) };
-        let back = Returning { member: data.flow_index, known: &known, packet: id };
         let mut acks = Fifo::new();
-        aggregate.on_ack(now, &mut self.pool, ahead, back, &mut acks);
+        aggregate.on_ack(now, &mut self.pool, ahead, (known, id), &mut acks);
         self.go_on(now, direction, acks);
         self.may_release(data.aggregate);
         None
@@ -264,6 +263,7 @@ fn known(flow: &Flow, way: Direction) -> Known {
         Direction::Down => (rtt.far, rtt.near),
     };
     Known {
+        member: flow.handle(way).flow_index,
         sent: connection.next_seq(way),
         scale: connection.scale(way.reverse()),
         mss: connection.mss(way).zip(connection.mss(way.reverse())).map(|(a, b)| a.min(b)),
