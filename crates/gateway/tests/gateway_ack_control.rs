@@ -519,6 +519,30 @@ fn earlier_data_of_an_unresponsive_flow_holds_back_no_acks_of_other_flows() {
     }
 }
 
+/// Catches: ACKs of a responsive flow that are held while data of an unresponsive sender waits for the link or in a class.
+#[test]
+fn data_of_an_unresponsive_flow_at_the_egress_holds_back_no_acks_of_other_flows() {
+    for class in [None, Some("bulk")] {
+        let mut run = Run::of(4_096, vec![policy(class)], class);
+        run.port = SECOND;
+        run.shake_hands();
+        run.data(0, 2);
+        run.drain();
+        run.port = FIRST;
+        run.data(0, 300);
+        run.port = SECOND;
+        assert_eq!(run.ack(1), 0, "{class:?}: the first sender responds as far as is known");
+        run.port = FIRST;
+        run.data(300, 1_100);
+        assert_eq!(run.gateway.report().unresponsive.len(), 1, "{class:?}");
+        assert!(run.gateway.pool().in_use() > 200, "{class:?}: data of the first sender waits");
+        run.port = SECOND;
+        assert_eq!(run.out(Gateway::LAN) + run.ack(2), 2, "{class:?}");
+        run.drain();
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
+}
+
 /// Catches: a packet that is not counted as released, so that its flow never expires: data, a held
 /// ACK, a record of a held ACK, or a copy of an ACK.
 #[test]

@@ -219,12 +219,12 @@ impl Shares {
         self.level(self.weight(member))
     }
 
-    /// The share of `member` if it and all `excluded` flows were active with its weight: never zero.
+    /// The share of `member` in the egress rate if it and all `excluded` flows were active with its weight: never zero.
     pub(super) fn part_if_active(&self, member: FlowIndex, excluded: u32) -> Rate {
         let weight = self.weight(member);
         let more = u64::from(weight) * u64::from(excluded.max(1));
         let all = self.active_weight() + more;
-        Rate::from_bps(part(self.rate.bps(), weight, all).max(1))
+        Rate::from_bps(part(self.leaves.bps(), weight, all).max(1))
     }
 
     /// Share of `member` by weight in the egress rate, less the packets without ACK control: never zero. A

@@ -53,6 +53,11 @@ impl Waiting {
         self.queue.visit(pool, QueueIndex::at_egress(flow), which);
     }
 
+    /// The same as [`Qdisc::end_ack_control`], for `flow`.
+    pub fn end_ack_control(&mut self, pool: &mut PacketPool, flow: FlowId) {
+        self.controlled -= self.queue.end_ack_control(pool, QueueIndex::at_egress(flow));
+    }
+
     /// Marking of the queue, if any.
     pub fn marked(&self) -> Option<&Marked> {
         self.queue.marked()

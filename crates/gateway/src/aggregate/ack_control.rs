@@ -69,16 +69,17 @@ impl Aggregate {
 
     /// Notes a data packet before it is offered. Returns `true` if ACK control applies to its
     /// sender, which is false for senders that do not respond.
-    pub fn on_data(&mut self, now: Time, pool: &mut PacketPool, packet: &PacketId) -> bool {
+    pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) -> bool {
         let Some(control) = &mut self.senders.control else { return false };
         let packet = &pool[packet];
         let member = packet.flow_index();
-        let responded = control.responds(member);
-        let responds = control.on_data(now, member, packet, self.conditioner.backlog_of(member));
-        if responded && !responds {
-            self.senders.entered -= self.conditioner.release_control(pool, member);
-        }
-        responds
+        control.on_data(now, member, packet, self.conditioner.backlog_of(member))
+    }
+
+    /// The sender of `member` no longer responds to ACKs. Its debt and its waiting packets hold back no ACK of other
+    /// flows any more.
+    pub fn end_ack_control(&mut self, pool: &mut PacketPool, member: FlowIndex) {
+        self.senders.entered -= self.conditioner.end_ack_control(pool, member);
     }
 
     /// Returns `false` if ACK control applies to the sender of `member` and the sender does not

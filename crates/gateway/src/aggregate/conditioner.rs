@@ -180,13 +180,13 @@ impl Conditioner {
         }
     }
 
-    /// The same as [`Shaper::release_control`].
-    pub(super) fn release_control(
+    /// The same as [`Shaper::end_ack_control`].
+    pub(super) fn end_ack_control(
         &mut self,
         pool: &mut PacketPool,
         member: FlowIndex,
     ) -> Controlled {
-        self.shaper_mut().map(|it| it.release_control(pool, member)).unwrap_or_default()
+        self.shaper_mut().map(|it| it.end_ack_control(pool, member)).unwrap_or_default()
     }
 
     /// Charged bytes that passed and are not yet paid, of senders that respond to ACKs.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidegate_core::allocation::{Allocation, AllocationSpec, Grant, Heads, NextGrant};
 use tidegate_core::packet::{
-    Controlled, FRAME, Facts, Fifo, FlowId, FlowIndex, Handover, Packet, QueueIndex, Which,
-    make_room, number,
+    Controlled, FRAME, Fifo, FlowId, FlowIndex, Handover, Packet, QueueIndex, Which, make_room,
+    number,
 };
 use tidegate_core::qdisc::{Backlog, Marked, Qdisc, QdiscSpec};
 use tidegate_core::random::Random;
@@ -206,7 +206,7 @@ impl Shaper {
 
     /// The sender of `member` no longer responds to ACKs. Its debt and its waiting packets delay no ACK of other
     /// flows. Returns the packets, which were ACK-controlled until now.
-    pub(super) fn release_control(
+    pub(super) fn end_ack_control(
         &mut self,
         pool: &mut PacketPool,
         member: FlowIndex,
@@ -216,13 +216,7 @@ impl Shaper {
             self.unresponsive += u64::from(unresponsive - debt.unresponsive);
             debt.unresponsive = unresponsive;
         }
-        let mut released = Controlled::default();
-        self.queue.visit(pool, QueueIndex::in_aggregate(member), &mut |packet| {
-            released.add(packet);
-            packet.facts = packet.facts.with(Facts::CONTROLLED, false);
-            false
-        });
-        released
+        self.queue.end_ack_control(pool, QueueIndex::in_aggregate(member))
     }
 
     /// Tokens of the bucket less all debts, and the peak rate at which they may be spent, if there is one.

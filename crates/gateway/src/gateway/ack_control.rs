@@ -43,11 +43,16 @@ impl Gateway {
         if let Some(aggregate) = self.aggregates.meant(own)
             && aggregate.has_ack_control()
         {
-            let responds = tcp.sequence_len() == 0 || aggregate.on_data(now, &mut self.pool, &id);
+            let responded = aggregate.responds(own.flow_index);
+            let responds = tcp.sequence_len() == 0 || aggregate.on_data(now, &self.pool, &id);
             let packet = &mut self.pool[&id];
             packet.facts = packet.facts.with(Facts::CONTROLLED, responds);
             if !responds {
                 aggregate.on_uncontrolled();
+                if responded {
+                    aggregate.end_ack_control(&mut self.pool, own.flow_index);
+                    self.end_ack_control(of, direction, own.aggregate);
+                }
                 self.sorter.note_unresponsive(of, direction);
             }
         }
@@ -64,6 +69,15 @@ impl Gateway {
         self.go_on(now, direction, acks);
         self.may_release(data.aggregate);
         None
+    }
+
+    /// The sender of `flow` no longer responds to ACKs. Its packets at the egress of its aggregate, in `slot`, hold
+    /// back no ACK of other flows any more.
+    fn end_ack_control(&mut self, flow: FlowId, direction: Direction, slot: u32) {
+        let egress = &mut self.egress[direction.index()];
+        let at = egress.bottleneck(self.aggregates.route(slot));
+        egress.end_ack_control(at, &mut self.pool, flow);
+        egress.may_release(slot);
     }
 
     /// A connection begins on the ports of the flow of `handles`, or a SYN claims these ports.
