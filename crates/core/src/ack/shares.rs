@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Queue;
 use super::constants::{FLOOR, LEAST_TARGET, SHORTEST_RTO, SLIGHTLY};
 use super::takers::{Takers, part};
 use crate::packet::{FRAME, FlowIndex, make_room, slot};
@@ -153,16 +154,22 @@ impl Shares {
     /// The share of `member`, reduced so that a long common queue is drained in the time `within`.
     ///
     /// A reduction of more than 4 % needs a backlog of the flow itself: else one unresponsive flow would slow
-    /// down all flows.
+    /// down all flows. If flows do not lend their tokens, unresponsive flows have tokens too. The share is then an
+    /// equal part of what these flows leave, and at least the share beside one flow more.
     ///
     /// Source: `postack`, R001-9: `r * (1 - (B - Q) / (C * 0.2 s))`, at least 0.3.
-    pub(super) fn drained(&self, member: FlowIndex, queue: Bytes, within: Duration) -> Rate {
-        let of = self.of(member);
+    pub(super) fn drained(&self, member: FlowIndex, queue: Queue, within: Duration) -> Rate {
+        let of = if queue.apart {
+            self.equal(member).max(self.part_if_active(member, 1))
+        } else {
+            self.of(member)
+        };
+        let all = queue.own + queue.ahead.waiting;
         let own = u64::from(self.seen.get(member.index()).map_or(0, |seen| seen.waits));
         let less =
             |bytes: u64, rate: Rate| bytes.saturating_mul(1_024) / rate.bytes_in(within).0.max(1);
         let kept = u64::from(LEAST_TARGET * FRAME);
-        let less = less(queue.0.saturating_sub(kept), self.rate).min(less(own, of).max(SLIGHTLY));
+        let less = less(all.0.saturating_sub(kept), self.rate).min(less(own, of).max(SLIGHTLY));
         let part = u128::from(of.bps()) * u128::from(1_024 - less.min(1_024 - FLOOR)) / 1_024;
         Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
     }
@@ -379,6 +386,21 @@ mod tests {
         assert_eq!(looks, [0, 0, 0, 0, 4_000_000]);
         shares.note_others(Time::from_secs(60), Bytes(1_000_000));
         assert_eq!(shares.taken(), 0);
+    }
+
+    /// Catches: a share in tokens that unresponsive flows have and do not lend; no share at all beside greedy flows.
+    #[test]
+    fn without_lent_tokens_a_share_is_a_part_of_what_unresponsive_flows_leave() {
+        let share = |apart, others| {
+            let mut shares = shared(3, [0, 0], [true, true]);
+            for ms in [0, 400, 800, 1_200] {
+                shares.note_others(Time::from_millis(ms), Bytes(ms * others / 8));
+            }
+            let queue = Queue { apart, ..Queue::default() };
+            shares.drained(FlowIndex(0), queue, SHORTEST_RTO).bps() / 1_000
+        };
+        assert_eq!([0, 2_000, 11_000].map(|others| share(true, others)), [6_000, 5_000, 4_000]);
+        assert_eq!([0, 2_000, 11_000].map(|others| share(false, others)), [6_000; 3]);
     }
 
     /// Catches: windows that follow each short fall of a trunk's rate; windows that never follow the rate.
