@@ -81,7 +81,7 @@ pub use waiting::Waiting;
 /// An ACK is held while a long queue waits, and departs when the queue has drained.
 ///
 /// ```
-/// use tidegate_core::ack::{AckSpec, Known, Queue};
+/// use tidegate_core::ack::{AckSpec, Known, Queue, Sender};
 /// use tidegate_core::packet::{Fifo, FlowIndex, Network, TcpFlags, TcpSegment};
 /// use tidegate_core::meter::Profile;
 /// use tidegate_core::{Bytes, Cx, Packet, PacketPool, Rate, Tally, Time};
@@ -102,7 +102,8 @@ pub use waiting::Waiting;
 ///     if number > 0 {
 ///         let tcp = TcpSegment { payload: number, ..TcpSegment::default() };
 ///         let data = Packet { len: 1_514, cost: 1_514, tcp: Some(tcp), ..Packet::default() };
-///         assert!(control.on_data(Time::ZERO, flow, &data, Bytes::ZERO), "it responds to ACKs");
+///         let sender = control.on_data(Time::ZERO, flow, &data, Bytes::ZERO);
+///         assert_eq!(sender, Sender::Responsive);
 ///     }
 ///     queue.own = Bytes(waiting);
 ///     let (window, flags) = (512, TcpFlags(TcpFlags::ACK));
@@ -129,7 +130,7 @@ pub trait AckControl: Send {
 
     /// Notes a data packet of `member` and returns whether its sender responds to ACKs. `waiting` bytes of
     /// the member are already queued. Packets of an unresponsive sender are treated like UDP.
-    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> bool;
+    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> Sender;
 
     /// Offers `packet`, which returns to the sender of a flow. Packets that depart at once are appended to `out`, in
     /// order.
@@ -189,6 +190,17 @@ pub trait AckControl: Send {
 
     /// Counters of the mechanism, and the number of held ACKs.
     fn counts(&self) -> Counts;
+}
+
+/// The sender of a flow, as it responds to ACKs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sender {
+    /// It sends the data that its ACKs request.
+    Responsive,
+    /// It has sent too much data that no ACK requested, and was responsive until this packet.
+    StopsResponding,
+    /// It was unresponsive already.
+    Unresponsive,
 }
 
 /// Sequence state of a flow: the last departed ACK, and the window and SACK blocks that it showed.

@@ -27,7 +27,7 @@ use super::reserve::Reserve;
 use super::shares::Shares;
 use super::uncalled::Uncalled;
 use super::windows::clamp;
-use super::{AckControl, Counts, CreditAccount, EgressState, Known, Numbers, Placement, Queue};
+use super::{AckControl, Counts, CreditAccount, Known, Numbers, Placement, Queue, Sender};
 use crate::meter::Profile;
 use crate::packet::{Fifo, FlowIndex, Packet};
 use crate::{Bytes, Cx, PacketId, Rate, Time, choice, parameters};
@@ -207,7 +207,7 @@ impl AckControl for PostAck {
         self.shares.set_rate(profile.mean());
     }
 
-    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> bool {
+    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> Sender {
         self.rule.advance(now);
         self.holds.on_data(now, member, packet);
         self.shares.waits(member, waiting);
@@ -216,8 +216,9 @@ impl AckControl for PostAck {
         let may_have = |refuses| {
             if refuses { shares.part_if_active(member, excluded) } else { shares.most(member) }
         };
-        if !self.uncalled.came(now, member, packet.cost, may_have) {
-            return false;
+        let sender = self.uncalled.came(now, member, packet.cost, may_have);
+        if sender != Sender::Responsive {
+            return sender;
         }
         self.shares.note(now, member, None);
         let pressed = self.is_pressed(member);
@@ -231,7 +232,7 @@ impl AckControl for PostAck {
             }
             Rule::Bucket(_) => {}
         }
-        true
+        sender
     }
 
     fn on_ack(
@@ -257,9 +258,8 @@ impl AckControl for PostAck {
         }
         self.spend(queue);
         self.shares.note_others(cx.now, queue.left);
-        self.shares.note_ahead(cx.now, queue.ahead.rate, self.config.max_hold);
-        let ahead = EgressState { rate: self.shares.ahead(), ..queue.ahead };
-        self.shares.leaves(ahead.part_of(self.shares.rate()));
+        let part = queue.ahead.part_of(self.shares.rate());
+        self.shares.note_leaves(cx.now, part, self.config.max_hold);
         if let (Rule::Gate(_), Some(near), Some(far)) = (&self.rule, known.near, known.far) {
             let longest = self.config.max_hold;
             self.reserve.look(cx.now, near + far, longest, &self.holds.counts);

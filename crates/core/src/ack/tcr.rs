@@ -13,7 +13,7 @@ use super::hold::{Holds, Taken};
 use super::release::Paced;
 use super::shares::Shares;
 use super::windows::round_trip;
-use super::{AckControl, Counts, CreditAccount, Known, Numbers, Placement, Queue};
+use super::{AckControl, Counts, CreditAccount, Known, Numbers, Placement, Queue, Sender};
 use crate::meter::Profile;
 use crate::packet::{Fifo, FlowIndex, LEAST_MSS, Packet, TcpSegment};
 use crate::{Bytes, Cx, PacketId, Rate, Time, parameters};
@@ -96,14 +96,14 @@ impl AckControl for Tcr {
         self.shares.set_rate(profile.mean());
     }
 
-    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, _: Bytes) -> bool {
+    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, _: Bytes) -> Sender {
         self.holds.on_data(now, member, packet);
         if self.holds.flow(member).has_ended() {
             self.shares.leave(member);
         } else {
             self.shares.note(now, member, None);
         }
-        true
+        Sender::Responsive
     }
 
     fn on_ack(

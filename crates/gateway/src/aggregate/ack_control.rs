@@ -3,7 +3,7 @@
 //! This file contains methods of `Aggregate`, whose fields are in `aggregate.rs`.
 
 use tidegate_core::ack::{
-    AckControl, AckSpec, Counts, CreditAccount, EgressState, Known, Numbers, Queue,
+    AckControl, AckSpec, Counts, CreditAccount, EgressState, Known, Numbers, Queue, Sender,
 };
 use tidegate_core::packet::{Controlled, Direction, Fifo, FlowIndex};
 use tidegate_core::{Bytes, Cx, PacketId, PacketPool, Time};
@@ -67,10 +67,10 @@ impl Aggregate {
         self.senders.control.is_some()
     }
 
-    /// Notes a data packet before it is offered. Returns `true` if ACK control applies to its
-    /// sender, which is false for senders that do not respond.
-    pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) -> bool {
-        let Some(control) = &mut self.senders.control else { return false };
+    /// Notes a data packet before it is offered. Returns whether its sender responds to ACKs. Without ACK control,
+    /// it does not.
+    pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) -> Sender {
+        let Some(control) = &mut self.senders.control else { return Sender::Unresponsive };
         let packet = &pool[packet];
         let member = packet.flow_index();
         control.on_data(now, member, packet, self.conditioner.backlog_of(member))

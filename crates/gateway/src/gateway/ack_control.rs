@@ -8,7 +8,7 @@
 //!
 //! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
-use tidegate_core::ack::{CreditAccount, EgressState, Known};
+use tidegate_core::ack::{CreditAccount, EgressState, Known, Sender};
 use tidegate_core::class::ClassId;
 use tidegate_core::flow::{Arrival, Claiming, Flow, Handle, Tracking};
 use tidegate_core::packet::{Direction, Facts, Fifo, FlowId, QueueIndex};
@@ -43,13 +43,15 @@ impl Gateway {
         if let Some(aggregate) = self.aggregates.meant(own)
             && aggregate.has_ack_control()
         {
-            let responded = aggregate.responds(own.flow_index);
-            let responds = tcp.sequence_len() == 0 || aggregate.on_data(now, &self.pool, &id);
+            let has_data = tcp.sequence_len() > 0;
+            let sender =
+                if has_data { aggregate.on_data(now, &self.pool, &id) } else { Sender::Responsive };
             let packet = &mut self.pool[&id];
+            let responds = sender == Sender::Responsive;
             packet.facts = packet.facts.with(Facts::CONTROLLED, responds);
             if !responds {
                 aggregate.on_uncontrolled();
-                if responded {
+                if sender == Sender::StopsResponding {
                     aggregate.end_ack_control(&mut self.pool, own.flow_index);
                     self.end_ack_control(of, direction, own.aggregate);
                 }
