@@ -210,7 +210,7 @@ pub struct Numbers(hold::HeldFlow);
 /// Facts about a flow, as the gateway between its two ends observes them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Known {
-    /// Index of the flow in the aggregate.
+    /// Index of the flow in the aggregate of its data.
     pub member: FlowIndex,
     /// The sequence number after the highest that the sender of the data sent.
     pub sent: Option<u32>,

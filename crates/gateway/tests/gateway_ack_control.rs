@@ -365,6 +365,25 @@ fn a_swap_keeps_held_acks_as_long_as_their_policy() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
+/// Catches: held ACKs that the new policy takes in under the index of their flow in the old one.
+#[test]
+fn held_acks_move_to_the_index_of_their_flow_in_the_new_policy() {
+    let mut run = Run::new(None);
+    run.port = SECOND;
+    run.shake_hands();
+    run.data(0, 20);
+    assert_eq!(run.ack(2), 0, "it is held");
+    let others = Policy { name: "others".into(), ..policy(None) };
+    run.gateway.install(run.now, PolicySet::new(vec![second(None), others]).unwrap());
+    run.data(20, 1);
+    assert_eq!(run.out(Gateway::LAN), 0, "the ACK control of the new policy holds the ACK");
+    let report = run.gateway.report();
+    let held = report.aggregates.iter().map(|it| (it.policy.as_str(), it.acks.held));
+    assert_eq!(held.collect::<Vec<_>>(), [("second", 1), ("others", 0)]);
+    assert!(run.drain() > 0, "the release rule releases the ACK");
+    assert_eq!(run.gateway.pool().in_use(), 0);
+}
+
 /// A swap to policing passes the queue through a meter, and most packets depart out of profile.
 ///
 /// Catches: packets that departed out of profile, and still count as waiting.

@@ -8,8 +8,8 @@
 //! 4.1).
 //!
 //! Windows are reduced by the rule in `windows.rs`. The rate of a trunk falls with each loss of its
-//! management connections, so windows follow that rate over the longest hold. Otherwise they would shrink
-//! faster than ACKs depart, and some 4 % of the rate would be unused.
+//! management connections, so windows follow the aggregate's part of the egress rate over the longest hold.
+//! Otherwise they would shrink faster than ACKs depart, and some 4 % of the rate would be unused.
 //!
 //! An ACK that acknowledges new data restarts the sender's timer (RFC 6298, section 5.3). So the overdue
 //! ACKs of a flow (R001-11 (b)) depart one by one, with a pause of `min(cost / share, more)`. The first

@@ -19,7 +19,7 @@ use crate::{Bytes, Rate, Time};
 pub(super) struct Shares {
     rate: Rate,
     /// Time of the last update of the part of `rate` that the egress carries for this aggregate, and this part,
-    /// smoothed.
+    /// smoothed. [`Time::ZERO`]: the next update is not smoothed.
     leaves: (Time, Rate),
     /// By member.
     seen: Vec<Seen>,
@@ -79,8 +79,11 @@ impl Shares {
         }
     }
 
-    pub(super) const fn set_rate(&mut self, rate: Rate) {
-        (self.rate, self.leaves.1) = (rate, rate);
+    /// Sets the rate of the aggregate. After a higher rate, the next update of the part of the egress is not smoothed.
+    pub(super) fn set_rate(&mut self, rate: Rate) {
+        let (at, part) = self.leaves;
+        self.leaves = if rate > self.rate { (Time::ZERO, rate) } else { (at, part.min(rate)) };
+        self.rate = rate;
     }
 
     /// Rate of the aggregate.
@@ -147,8 +150,9 @@ impl Shares {
     /// The share of `member`, reduced so that a long common queue is drained in the time `within`.
     ///
     /// A reduction of more than 4 % needs a backlog of the flow itself: else one unresponsive flow would slow
-    /// down all flows. If flows do not lend their tokens, unresponsive flows have tokens too. The share is then an
-    /// equal part of what these flows leave, and at least the share beside one flow more.
+    /// down all flows. If flows do not lend their tokens, unresponsive flows keep tokens that others cannot use. The
+    /// share is then an equal part of the rate that packets without ACK control leave. It is at least the share that
+    /// `member` would have if one more flow was active.
     ///
     /// Source: `postack`, R001-9: `r * (1 - (B - Q) / (C * 0.2 s))`, at least 0.3.
     pub(super) fn drained(&self, member: FlowIndex, queue: Queue, within: Duration) -> Rate {
@@ -377,7 +381,8 @@ mod tests {
         assert_eq!(shares.taken(), 0);
     }
 
-    /// Catches: a share in tokens that unresponsive flows have and do not lend; no share at all beside greedy flows.
+    /// Catches: a share in tokens that unresponsive flows have and do not lend; a share that falls without limit beside
+    /// them.
     #[test]
     fn without_lent_tokens_a_share_is_a_part_of_what_unresponsive_flows_leave() {
         let share = |apart, others| {
@@ -412,6 +417,20 @@ mod tests {
         let risen = look(5_100, 10);
         assert!((6_800..6_950).contains(&risen), "{risen}"); // 50 of 134 ms
         assert_eq!(look(60_000, 8), 8_000);
+    }
+
+    /// Catches: the whole rate, although the egress carries less, after a swap that keeps the profile or in a burst.
+    #[test]
+    fn a_new_rate_is_limited_to_the_part_of_the_egress_at_the_next_ack() {
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
+        let ms = |ms| Time::from_millis(1_000 + ms);
+        let mut part = |rate, at: u64| {
+            shares.set_rate(Rate::from_mbps(rate));
+            let carried = Rate::from_mbps(rate.min(2));
+            shares.note_leaves(ms(at), carried, Duration::from_secs(1));
+            shares.leaves.1.bps() / 1_000_000
+        };
+        assert_eq!([part(12, 0), part(12, 1), part(1, 2), part(12, 3)], [2, 2, 1, 2]);
     }
 
     /// Shares of 12 Mbit/s after `intervals`. In each, `came` bytes of two flows arrive. A `pressed` flow

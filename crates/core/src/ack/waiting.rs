@@ -53,7 +53,7 @@ impl Waiting {
         self.queue.visit(pool, QueueIndex::at_egress(flow), which);
     }
 
-    /// The same as [`Qdisc::end_ack_control`], for `flow`.
+    /// The sender of `flow` no longer responds to ACKs: its packets in the queue count as packets of other flows.
     pub fn end_ack_control(&mut self, pool: &mut PacketPool, flow: FlowId) {
         self.controlled -= self.queue.end_ack_control(pool, QueueIndex::at_egress(flow));
     }

@@ -46,7 +46,8 @@ const LATE: Duration = Duration::from_millis(2);
 pub(crate) struct Debt {
     /// Charged bytes that are not yet paid.
     bytes: u64,
-    /// The oldest of these bytes: those that passed before the sender last stopped responding to ACKs. At most 4 GiB.
+    /// The part of these bytes that passed before the sender last stopped responding to ACKs, up to 4 GiB. Tokens pay
+    /// for this part first.
     unresponsive: u32,
     /// Flow of the last of these packets.
     pub(crate) flow: FlowId,

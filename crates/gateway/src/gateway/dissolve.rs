@@ -113,7 +113,7 @@ impl Gateway {
             return self.go_on(now, back, acks);
         }
         while let Some(id) = acks.pop(&self.pool) {
-            let known = self.known(self.pool[&id].flow, direction);
+            let known = self.known(self.pool[&id].flow, direction, data.flow_index);
             let ahead = self.ahead_of(direction, data.aggregate);
             let Some(aggregate) = self.aggregates.get_mut(data.aggregate) else { return };
             let mut out = Fifo::new();
