@@ -122,10 +122,7 @@ def gate_slow(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["slow"])
 
 
-@protects("gate, optimistic ACKs",
-          why="in some downloads with `partitioned`, such a sender has sent a second of the rate "
-          "before the gateway detects it. Its share pays for that data in some ten seconds, and "
-          "until then the gate stays closed for the honest flows")  # fmt: skip
+@protects("gate, optimistic ACKs")
 def gate_early(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["optimistic"])
 
@@ -152,9 +149,7 @@ def virtual_queue(runs: Table) -> Numbers:
     return parts(runs, ["virtual-queue"], ["udp"])
 
 
-@protects("virtual queue, TCP that ignores its ACKs, faster than the rate",
-          why="in single cases with 100 ms, the virtual queue adapts too slowly to the rate that "
-          "the honest flows may have")  # fmt: skip
+@protects("virtual queue, TCP that ignores its ACKs, faster than the rate")
 def virtual_queue_blind(runs: Table) -> Numbers:
     return parts(runs, ["virtual-queue"], ["blind"])
 

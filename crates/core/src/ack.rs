@@ -81,7 +81,7 @@ pub use waiting::Waiting;
 /// An ACK is held while a long queue waits, and departs when the queue has drained.
 ///
 /// ```
-/// use tidegate_core::ack::{AckSpec, Known, Queue, Returning};
+/// use tidegate_core::ack::{AckSpec, Known, Queue, Sender};
 /// use tidegate_core::packet::{Fifo, FlowIndex, Network, TcpFlags, TcpSegment};
 /// use tidegate_core::meter::Profile;
 /// use tidegate_core::{Bytes, Cx, Packet, PacketPool, Rate, Tally, Time};
@@ -92,7 +92,8 @@ pub use waiting::Waiting;
 /// let (mut pool, mut tally) = (PacketPool::with_capacity(16), Tally::default());
 /// let flow = FlowIndex(0);
 ///
-/// let known = Known { sent: Some(1_448), scale: Some(7), weight: 1, ..Known::default() };
+/// let known =
+///     Known { member: flow, sent: Some(1_448), scale: Some(7), weight: 1, ..Known::default() };
 /// let mut queue = Queue::default();
 /// queue.ahead.room = Bytes(u64::MAX);
 /// let mut out = Fifo::new();
@@ -101,7 +102,8 @@ pub use waiting::Waiting;
 ///     if number > 0 {
 ///         let tcp = TcpSegment { payload: number, ..TcpSegment::default() };
 ///         let data = Packet { len: 1_514, cost: 1_514, tcp: Some(tcp), ..Packet::default() };
-///         assert!(control.on_data(Time::ZERO, flow, &data, Bytes::ZERO), "it responds to ACKs");
+///         let sender = control.on_data(Time::ZERO, flow, &data, Bytes::ZERO);
+///         assert_eq!(sender, Sender::Responsive);
 ///     }
 ///     queue.own = Bytes(waiting);
 ///     let (window, flags) = (512, TcpFlags(TcpFlags::ACK));
@@ -109,8 +111,7 @@ pub use waiting::Waiting;
 ///     let ack = Packet { len: 66, network: Network::Ipv4, tcp: Some(tcp), ..Packet::default() };
 ///     let packet = pool.insert(ack).unwrap();
 ///     let mut cx = Cx { now: Time::from_millis(ms), pool: &mut pool, tally: &mut tally };
-///     let back = Returning { member: flow, known: &known, packet };
-///     control.on_ack(&mut cx, back, queue, &mut out);
+///     control.on_ack(&mut cx, &known, packet, queue, &mut out);
 ///     control.serve(&mut cx, queue, &mut out);
 /// }
 /// assert_eq!((out.packets(), control.held(flow)), (1, 1));
@@ -129,10 +130,18 @@ pub trait AckControl: Send {
 
     /// Notes a data packet of `member` and returns whether its sender responds to ACKs. `waiting` bytes of
     /// the member are already queued. Packets of an unresponsive sender are treated like UDP.
-    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> bool;
+    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> Sender;
 
-    /// Offers a returning packet. Packets that depart at once are appended to `out`, in order.
-    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, queue: Queue, out: &mut Fifo);
+    /// Offers `packet`, which returns to the sender of a flow. Packets that depart at once are appended to `out`, in
+    /// order.
+    fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        known: &Known,
+        packet: PacketId,
+        queue: Queue,
+        out: &mut Fifo,
+    );
 
     /// Appends packets that may depart now to `out`. Returns the data that the senders were asked
     /// for.
@@ -183,23 +192,26 @@ pub trait AckControl: Send {
     fn counts(&self) -> Counts;
 }
 
+/// The sender of a flow, as it responds to ACKs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sender {
+    /// It sends the data that its ACKs request.
+    Responsive,
+    /// It has sent too much data that no ACK requested, and was responsive until this packet.
+    StopsResponding,
+    /// It was unresponsive already.
+    Unresponsive,
+}
+
 /// Sequence state of a flow: the last departed ACK, and the window and SACK blocks that it showed.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers(hold::HeldFlow);
 
-/// A packet that returns to the sender of a member.
-pub struct Returning<'a> {
-    /// The member whose data the packet acknowledges.
-    pub member: FlowIndex,
-    /// Facts about the flow of the member.
-    pub known: &'a Known,
-    /// The packet.
-    pub packet: PacketId,
-}
-
 /// Facts about a flow, as the gateway between its two ends observes them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Known {
+    /// Index of the flow in the aggregate of its data.
+    pub member: FlowIndex,
     /// The sequence number after the highest that the sender of the data sent.
     pub sent: Option<u32>,
     /// Window scale of the receiver. `None` unless the SYNs were seen.

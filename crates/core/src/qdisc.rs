@@ -29,7 +29,7 @@ pub use length::Measure;
 pub use marked::{Marked, with_marking};
 pub use pi::{Gain, Gains, pi_design};
 
-use crate::packet::{FlowFifo, Handover, QueueIndex};
+use crate::packet::{Controlled, Facts, FlowFifo, Handover, QueueIndex};
 use crate::random::Random;
 use crate::reports::{Parts, Quantify, ReportValue};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
@@ -161,6 +161,18 @@ pub trait Qdisc: Send {
         which: &mut dyn FnMut(&mut Packet) -> bool,
     ) {
         self.packets().visit(pool, member, which);
+    }
+
+    /// The sender of the flow `member` no longer responds to ACKs, so ACK control ends for its waiting packets.
+    /// Returns these packets.
+    fn end_ack_control(&self, pool: &mut PacketPool, member: QueueIndex) -> Controlled {
+        let mut ended = Controlled::default();
+        self.visit(pool, member, &mut |packet| {
+            ended.add(packet);
+            packet.facts = packet.facts.with(Facts::CONTROLLED, false);
+            false
+        });
+        ended
     }
 
     /// The largest backlog in frame bytes. `None` if the discipline also drops packets for another

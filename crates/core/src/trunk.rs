@@ -333,6 +333,11 @@ impl Trunk {
         self.tunnel.ahead(self.tunnel.at_most(Rate::from_bps(rate)))
     }
 
+    /// The sender of `flow` no longer responds to ACKs, so ACK control ends for its waiting packets.
+    pub fn end_ack_control(&mut self, pool: &mut PacketPool, flow: FlowId) {
+        self.tunnel.end_ack_control(pool, flow);
+    }
+
     /// Moves queued packets of a flow to another queue index. Returns `true` if there were any.
     pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.tunnel.hand_over(pool, what)

@@ -12,7 +12,7 @@ mod tags;
 
 use std::time::Duration;
 
-use tidegate_core::ack::AckSpec;
+use tidegate_core::ack::{AckSpec, Placement};
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::link::Overhead;
 use tidegate_core::packet::{
@@ -365,6 +365,25 @@ fn a_swap_keeps_held_acks_as_long_as_their_policy() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
+/// Catches: held ACKs that the new policy takes in under the index of their flow in the old one.
+#[test]
+fn held_acks_move_to_the_index_of_their_flow_in_the_new_policy() {
+    let mut run = Run::new(None);
+    run.port = SECOND;
+    run.shake_hands();
+    run.data(0, 20);
+    assert_eq!(run.ack(2), 0, "it is held");
+    let others = Policy { name: "others".into(), ..policy(None) };
+    run.gateway.install(run.now, PolicySet::new(vec![second(None), others]).unwrap());
+    run.data(20, 1);
+    assert_eq!(run.out(Gateway::LAN), 0, "the ACK control of the new policy holds the ACK");
+    let report = run.gateway.report();
+    let held = report.aggregates.iter().map(|it| (it.policy.as_str(), it.acks.held));
+    assert_eq!(held.collect::<Vec<_>>(), [("second", 1), ("others", 0)]);
+    assert!(run.drain() > 0, "the release rule releases the ACK");
+    assert_eq!(run.gateway.pool().in_use(), 0);
+}
+
 /// A swap to policing passes the queue through a meter, and most packets depart out of profile.
 ///
 /// Catches: packets that departed out of profile, and still count as waiting.
@@ -478,6 +497,69 @@ fn an_unresponsive_flow_is_reported_until_it_responds() {
     run.data(106, 1);
     assert_eq!(named(&run), vec![]);
     run.drain();
+}
+
+/// Catches: ACKs of a responsive flow that are held while data of an unresponsive sender waits, or while data of that
+/// sender has passed and is not yet paid for.
+#[test]
+fn earlier_data_of_an_unresponsive_flow_holds_back_no_acks_of_other_flows() {
+    for placement in [Placement::Upload, Placement::Download] {
+        let mut policy = policy(None);
+        let Action::Shape { conditioning, ack_control, .. } = &mut policy.action else {
+            unreachable!()
+        };
+        let profile = Profile::new(Rate::from_mbps(1), None, Bytes(1_514), Bytes(1_514));
+        conditioning.profile = profile.unwrap();
+        if let Some(AckSpec::PostAck(config)) = ack_control {
+            config.placement = placement;
+        }
+        let mut run = Run::of(1_024, vec![policy], None);
+        run.port = SECOND;
+        run.shake_hands();
+        run.data(0, 2);
+        run.drain();
+        run.port = FIRST;
+        run.data(0, 80);
+        run.port = SECOND;
+        assert_eq!(run.ack(1), 0, "{placement:?}: the first sender responds as far as is known");
+        run.port = FIRST;
+        run.data(80, 40);
+        assert_eq!(run.gateway.report().unresponsive.len(), 1);
+        // The link carries what has passed in a tenth of the time in which the profile pays for it.
+        for _ in 0..120 {
+            run.out(Gateway::WAN);
+            run.now += LINK.time_for(Bytes(1_514));
+        }
+        run.port = SECOND;
+        assert!(run.gateway.pool().in_use() > 20, "{placement:?}: data of the first sender waits");
+        assert_eq!(run.out(Gateway::LAN) + run.ack(2), 2, "{placement:?}");
+        run.drain();
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
+}
+
+/// Catches: ACKs of a responsive flow that are held while data of an unresponsive sender waits for the link or in a class.
+#[test]
+fn data_of_an_unresponsive_flow_at_the_egress_holds_back_no_acks_of_other_flows() {
+    for class in [None, Some("bulk")] {
+        let mut run = Run::of(4_096, vec![policy(class)], class);
+        run.port = SECOND;
+        run.shake_hands();
+        run.data(0, 2);
+        run.drain();
+        run.port = FIRST;
+        run.data(0, 300);
+        run.port = SECOND;
+        assert_eq!(run.ack(1), 0, "{class:?}: the first sender responds as far as is known");
+        run.port = FIRST;
+        run.data(300, 1_100);
+        assert_eq!(run.gateway.report().unresponsive.len(), 1, "{class:?}");
+        assert!(run.gateway.pool().in_use() > 200, "{class:?}: data of the first sender waits");
+        run.port = SECOND;
+        assert_eq!(run.out(Gateway::LAN) + run.ack(2), 2, "{class:?}");
+        run.drain();
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
 }
 
 /// Catches: a packet that is not counted as released, so that its flow never expires: data, a held

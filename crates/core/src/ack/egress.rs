@@ -58,7 +58,7 @@ impl EgressState {
         let mut place = Place::default();
         for rate in rates {
             let report = CreditAccount { rate: *rate, ..CreditAccount::default() };
-            place.update(&mut Sender::default(), &report, Some(Rate::from_bps(most)));
+            place.update(&mut Reporter::default(), &report, Some(Rate::from_bps(most)));
         }
         (self.asked, self.takers) = (place.account.rate, place.takers);
     }
@@ -155,7 +155,7 @@ pub struct EgressGates {
     places: Vec<Place>,
     /// Aggregates that wait for room, in the order of their turns at each egress.
     turns: DeficitRoundRobin<u32>,
-    senders: Vec<Sender>,
+    reporters: Vec<Reporter>,
     /// Number of aggregates that wait for room.
     waiting: u32,
 }
@@ -173,9 +173,9 @@ struct Place {
     turns: First<u32>,
 }
 
-/// An aggregate that sends to an egress.
+/// An aggregate that reports to an egress.
 #[derive(Clone, Copy, Default)]
-struct Sender {
+struct Reporter {
     /// The account as the aggregate last reported it.
     account: CreditAccount,
     /// Index of the egress for which the aggregate made that report.
@@ -191,15 +191,15 @@ impl Default for Place {
 }
 
 impl Place {
-    /// Replaces the last report of `sender` by `report`. The egress rate is `most`.
-    fn update(&mut self, sender: &mut Sender, report: &CreditAccount, most: Option<Rate>) {
-        let (sum, before) = (&mut self.account, &sender.account);
+    /// Replaces the last report of `reporter` by `report`. The egress rate is `most`.
+    fn update(&mut self, reporter: &mut Reporter, report: &CreditAccount, most: Option<Rate>) {
+        let (sum, before) = (&mut self.account, &reporter.account);
         sum.credit = sum.credit - before.credit + report.credit;
         sum.backlogged = sum.backlogged - before.backlogged + report.backlogged;
         sum.rate = sum.rate.saturating_sub(before.rate).saturating_add(report.rate);
-        self.takers.remove(u32::from(before.rate > 0), sender.modest.then_some(before.rate));
-        sender.modest = self.is_modest(report.rate, most.map_or(u64::MAX, Rate::bps));
-        self.takers.add(u32::from(report.rate > 0), sender.modest.then_some(report.rate));
+        self.takers.remove(u32::from(before.rate > 0), reporter.modest.then_some(before.rate));
+        reporter.modest = self.is_modest(report.rate, most.map_or(u64::MAX, Rate::bps));
+        self.takers.add(u32::from(report.rate > 0), reporter.modest.then_some(report.rate));
         // The round trip of a single aggregate is that of the egress.
         let way = report.on_its_way_us();
         let is_single = report.rate > 0 && self.takers.weight() == 1;
@@ -247,8 +247,8 @@ impl EgressGates {
     /// The report replaces the last one of the aggregate, even one for another place. In a swap of policies,
     /// routes change before the accounts are closed.
     pub fn note(&mut self, place: usize, number: u32, report: CreditAccount, most: Option<Rate>) {
-        make_room(&mut self.senders, slot(number), Sender::default());
-        let former = std::mem::replace(&mut self.senders[slot(number)].place, place);
+        make_room(&mut self.reporters, slot(number), Reporter::default());
+        let former = std::mem::replace(&mut self.reporters[slot(number)].place, place);
         if former != place {
             self.note_at(former, number, CreditAccount::default(), None);
         }
@@ -258,9 +258,9 @@ impl EgressGates {
     /// Replaces the last report of aggregate `member`, which was for `place`, by `report`.
     fn note_at(&mut self, place: usize, member: u32, report: CreditAccount, most: Option<Rate>) {
         make_room(&mut self.places, place, Place::default());
-        let (place, sender) = (&mut self.places[place], &mut self.senders[slot(member)]);
-        place.update(sender, &report, most);
-        match (sender.account.more, report.more) {
+        let (place, reporter) = (&mut self.places[place], &mut self.reporters[slot(member)]);
+        place.update(reporter, &report, most);
+        match (reporter.account.more, report.more) {
             (false, true) => {
                 self.turns.join(&mut place.turns, member, quantum());
                 self.waiting += 1;
@@ -274,7 +274,7 @@ impl EgressGates {
             }
             (false, false) => {}
         }
-        sender.account = report;
+        reporter.account = report;
     }
 
     /// The aggregate whose turn it is at `place`, and the bytes that it may request. `None` without room.
@@ -370,15 +370,15 @@ mod tests {
     fn waiting_aggregates_take_turns_byte_for_byte_whatever_an_ack_requests() {
         let (mut places, worth) = (EgressGates::default(), [1_514, 3_028, 6_056]);
         let mut called = [0_u64; 3];
-        for sender in 0..3 {
-            places.note(7, sender, more(0), MOST);
+        for reporter in 0..3 {
+            places.note(7, reporter, more(0), MOST);
         }
         for _ in 0..3_000 {
-            let (sender, room) = places.turn(7, || behind(0)).unwrap();
+            let (reporter, room) = places.turn(7, || behind(0)).unwrap();
             assert!(room > Bytes::ZERO);
-            let at = slot(sender);
+            let at = slot(reporter);
             called[at] += worth[at];
-            places.note(7, sender, more(worth[at]), MOST);
+            places.note(7, reporter, more(worth[at]), MOST);
         }
         let [least, most] = [called.iter().min(), called.iter().max()].map(|it| *it.unwrap());
         assert!(most - least <= 2 * 6_056, "{called:?}");
@@ -415,8 +415,8 @@ mod tests {
     fn an_aggregate_that_moves_is_removed_from_its_former_egress() {
         let mut places = EgressGates::default();
         let waits = |credit| CreditAccount { credit, backlogged: 1_514, ..more(0) };
-        for sender in 0..2 {
-            places.note(3, sender, waits(700), MOST);
+        for reporter in 0..2 {
+            places.note(3, reporter, waits(700), MOST);
         }
         places.note(5, 0, waits(400), MOST);
         places.note(5, 2, waits(100), MOST);
@@ -434,9 +434,9 @@ mod tests {
         assert_eq!(places.places[5].account.credit, 500);
         assert_eq!([3, 5].map(|at| places.places[at].account.backlogged), [0, 2 * 1_514]);
         assert_eq!(turn(&mut places, 3), None);
-        for sender in [0, 2] {
+        for reporter in [0, 2] {
             assert!(places.is_waited_for());
-            places.note(3, sender, CreditAccount::default(), MOST);
+            places.note(3, reporter, CreditAccount::default(), MOST);
         }
         assert_eq!(
             (

@@ -22,7 +22,7 @@ pub use counts::Counts;
 pub(super) use flow::HeldFlow;
 
 use super::record::{Kind, NONE, Record, Records};
-use super::{Numbers, Returning};
+use super::{Known, Numbers};
 use crate::flow::before;
 use crate::packet::{
     Ecn, Facts, Fifo, FlowIndex, Options, Packet, TcpFlags, TcpSegment, make_room,
@@ -132,11 +132,12 @@ impl<const FOR_DATA: bool> Holds<FOR_DATA> {
     pub(super) fn take_in(
         &mut self,
         cx: &mut Cx<'_>,
-        back: Returning<'_>,
+        known: &Known,
+        packet: PacketId,
         open: bool,
         out: &mut Fifo,
     ) -> Taken {
-        let Returning { member, known, packet } = back;
+        let member = known.member;
         self.flow(member).learn(known);
         let flow = &mut self.flows[member.index()];
         let Some(tcp) = cx.pool[&packet].tcp else {

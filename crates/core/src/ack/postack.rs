@@ -8,8 +8,8 @@
 //! 4.1).
 //!
 //! Windows are reduced by the rule in `windows.rs`. The rate of a trunk falls with each loss of its
-//! management connections, so windows follow that rate over the longest hold. Otherwise they would shrink
-//! faster than ACKs depart, and some 4 % of the rate would be unused.
+//! management connections, so windows follow the aggregate's part of the egress rate over the longest hold.
+//! Otherwise they would shrink faster than ACKs depart, and some 4 % of the rate would be unused.
 //!
 //! An ACK that acknowledges new data restarts the sender's timer (RFC 6298, section 5.3). So the overdue
 //! ACKs of a flow (R001-11 (b)) depart one by one, with a pause of `min(cost / share, more)`. The first
@@ -27,10 +27,10 @@ use super::reserve::Reserve;
 use super::shares::Shares;
 use super::uncalled::Uncalled;
 use super::windows::clamp;
-use super::{AckControl, Counts, CreditAccount, EgressState, Numbers, Placement, Queue, Returning};
+use super::{AckControl, Counts, CreditAccount, Known, Numbers, Placement, Queue, Sender};
 use crate::meter::Profile;
 use crate::packet::{Fifo, FlowIndex, Packet};
-use crate::{Bytes, Cx, Rate, Time, choice, parameters};
+use crate::{Bytes, Cx, PacketId, Rate, Time, choice, parameters};
 
 parameters! {
     /// Parameters of `postack`.
@@ -207,7 +207,7 @@ impl AckControl for PostAck {
         self.shares.set_rate(profile.mean());
     }
 
-    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> bool {
+    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> Sender {
         self.rule.advance(now);
         self.holds.on_data(now, member, packet);
         self.shares.waits(member, waiting);
@@ -216,8 +216,9 @@ impl AckControl for PostAck {
         let may_have = |refuses| {
             if refuses { shares.part_if_active(member, excluded) } else { shares.most(member) }
         };
-        if !self.uncalled.came(now, member, packet.cost, may_have) {
-            return false;
+        let sender = self.uncalled.came(now, member, packet.cost, may_have);
+        if sender != Sender::Responsive {
+            return sender;
         }
         self.shares.note(now, member, None);
         let pressed = self.is_pressed(member);
@@ -231,28 +232,34 @@ impl AckControl for PostAck {
             }
             Rule::Bucket(_) => {}
         }
-        true
+        sender
     }
 
-    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, queue: Queue, out: &mut Fifo) {
+    fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        known: &Known,
+        packet: PacketId,
+        queue: Queue,
+        out: &mut Fifo,
+    ) {
         self.rule.advance(cx.now);
-        let Returning { member, known, .. } = back;
-        let tcp = cx.pool[&back.packet].tcp;
+        let member = known.member;
+        let tcp = cx.pool[&packet].tcp;
         let refuses = self.uncalled.refuses(member);
         if refuses {
             let before = self.holds.flow(member).departed();
             let cost = self.holds.withdraw(cx, member, out);
             self.delivered(member, before, cost);
-        } else if self.holds.acknowledges(cx.pool, member, &back.packet) {
+        } else if self.holds.acknowledges(cx.pool, member, &packet) {
             self.shares.note(cx.now, member, Some(known.weight));
             let pressed = self.is_pressed(member);
             self.shares.came(member, 0, pressed);
         }
         self.spend(queue);
         self.shares.note_others(cx.now, queue.left);
-        self.shares.note_ahead(cx.now, queue.ahead.rate, self.config.max_hold);
-        let ahead = EgressState { rate: self.shares.ahead(), ..queue.ahead };
-        self.shares.leaves(ahead.part_of(self.shares.rate()));
+        let part = queue.ahead.part_of(self.shares.rate());
+        self.shares.note_leaves(cx.now, part, self.config.max_hold);
         if let (Rule::Gate(_), Some(near), Some(far)) = (&self.rule, known.near, known.far) {
             let longest = self.config.max_hold;
             self.reserve.look(cx.now, near + far, longest, &self.holds.counts);
@@ -271,10 +278,10 @@ impl AckControl for PostAck {
                 ended || (gate.is_idle() && gate.is_open(cx.now, rate, queue))
             }
             Rule::Bucket(_) => false,
-            Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &back.packet),
+            Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &packet),
         };
         let before = self.holds.flow(member).departed();
-        match self.holds.take_in(cx, back, open, out) {
+        match self.holds.take_in(cx, known, packet, open, out) {
             Taken::Passed(cost) if refuses => self.delivered(member, before, cost),
             Taken::Passed(cost) => self.gone(cx, member, before, cost),
             Taken::Held => {}

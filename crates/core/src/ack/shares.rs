@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Queue;
 use super::constants::{FLOOR, LEAST_TARGET, SHORTEST_RTO, SLIGHTLY};
 use super::takers::{Takers, part};
 use crate::packet::{FRAME, FlowIndex, make_room, slot};
@@ -17,8 +18,9 @@ use crate::{Bytes, Rate, Time};
 /// satisfied flows leave rate to backlogged flows.
 pub(super) struct Shares {
     rate: Rate,
-    /// The part of `rate` that the egress carries for this aggregate.
-    leaves: Rate,
+    /// Time of the last update of the part of `rate` that the egress carries for this aggregate, and this part,
+    /// smoothed. [`Time::ZERO`]: the next update is not smoothed.
+    leaves: (Time, Rate),
     /// By member.
     seen: Vec<Seen>,
     /// Number of the current interval.
@@ -32,8 +34,6 @@ pub(super) struct Shares {
     /// Rate of packets without ACK control in bits per second: between the last two updates, and between the
     /// two before.
     others: [u64; 2],
-    /// Time of the last update of the egress rate, and its smoothed value.
-    ahead: Option<(Time, Rate)>,
 }
 
 /// Activity of a flow in the last interval in which it was active, and in the one before.
@@ -69,29 +69,26 @@ impl Shares {
     pub(super) fn new(rate: Rate, span: Duration) -> Self {
         Self {
             rate,
-            leaves: rate,
+            leaves: (Time::ZERO, rate),
             seen: Vec::new(),
             interval: 0,
             span_us: nanos(span.max(least_interval())) / 1_000,
             active: [Takers::default(); 2],
             looked: (Time::ZERO, Bytes::ZERO),
             others: [0; 2],
-            ahead: None,
         }
     }
 
-    pub(super) const fn set_rate(&mut self, rate: Rate) {
-        (self.rate, self.leaves) = (rate, rate);
+    /// Sets the rate of the aggregate. After a higher rate, the next update of the part of the egress is not smoothed.
+    pub(super) fn set_rate(&mut self, rate: Rate) {
+        let (at, part) = self.leaves;
+        self.leaves = if rate > self.rate { (Time::ZERO, rate) } else { (at, part.min(rate)) };
+        self.rate = rate;
     }
 
     /// Rate of the aggregate.
     pub(super) const fn rate(&self) -> Rate {
         self.rate
-    }
-
-    /// Sets the part of the rate that the egress carries.
-    pub(super) const fn leaves(&mut self, rate: Rate) {
-        self.leaves = rate;
     }
 
     /// Marks `member` as active at `now`. `None` keeps its weight.
@@ -153,16 +150,23 @@ impl Shares {
     /// The share of `member`, reduced so that a long common queue is drained in the time `within`.
     ///
     /// A reduction of more than 4 % needs a backlog of the flow itself: else one unresponsive flow would slow
-    /// down all flows.
+    /// down all flows. If flows do not lend their tokens, unresponsive flows keep tokens that others cannot use. The
+    /// share is then an equal part of the rate that packets without ACK control leave. It is at least the share that
+    /// `member` would have if one more flow was active.
     ///
     /// Source: `postack`, R001-9: `r * (1 - (B - Q) / (C * 0.2 s))`, at least 0.3.
-    pub(super) fn drained(&self, member: FlowIndex, queue: Bytes, within: Duration) -> Rate {
-        let of = self.of(member);
+    pub(super) fn drained(&self, member: FlowIndex, queue: Queue, within: Duration) -> Rate {
+        let of = if queue.apart {
+            self.equal(member).max(self.part_if_active(member, 1))
+        } else {
+            self.of(member)
+        };
+        let all = queue.own + queue.ahead.waiting;
         let own = u64::from(self.seen.get(member.index()).map_or(0, |seen| seen.waits));
         let less =
             |bytes: u64, rate: Rate| bytes.saturating_mul(1_024) / rate.bytes_in(within).0.max(1);
         let kept = u64::from(LEAST_TARGET * FRAME);
-        let less = less(queue.0.saturating_sub(kept), self.rate).min(less(own, of).max(SLIGHTLY));
+        let less = less(all.0.saturating_sub(kept), self.rate).min(less(own, of).max(SLIGHTLY));
         let part = u128::from(of.bps()) * u128::from(1_024 - less.min(1_024 - FLOOR)) / 1_024;
         Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
     }
@@ -219,18 +223,18 @@ impl Shares {
         self.level(self.weight(member))
     }
 
-    /// The share of `member` if it and all `excluded` flows were active with its weight: never zero.
+    /// The share of `member` in the egress rate if it and all `excluded` flows were active with its weight: never zero.
     pub(super) fn part_if_active(&self, member: FlowIndex, excluded: u32) -> Rate {
         let weight = self.weight(member);
         let more = u64::from(weight) * u64::from(excluded.max(1));
         let all = self.active_weight() + more;
-        Rate::from_bps(part(self.rate.bps(), weight, all).max(1))
+        Rate::from_bps(part(self.leaves.1.bps(), weight, all).max(1))
     }
 
     /// Share of `member` by weight in the egress rate, less the packets without ACK control: never zero. A
     /// flow that has not been seen yet counts as active.
     pub(super) fn equal(&self, member: FlowIndex) -> Rate {
-        self.part(self.leaves.bps().saturating_sub(self.taken()), member)
+        self.part(self.leaves.1.bps().saturating_sub(self.taken()), member)
     }
 
     fn part(&self, rate: u64, member: FlowIndex) -> Rate {
@@ -242,29 +246,25 @@ impl Shares {
 
     /// Max-min share of a flow with weight `weight`.
     fn level(&self, weight: u32) -> Rate {
-        let left = self.leaves.bps().saturating_sub(self.taken());
+        let left = self.leaves.1.bps().saturating_sub(self.taken());
         let level = self.active[0].level(left, weight).min(self.active[1].level(left, weight));
         Rate::from_bps(level.max(1))
     }
 
-    /// Updates the smoothed egress rate. `None` if packets never wait there. A falling rate is followed
-    /// over about `span`, a rising one over an eighth of that. After a longer gap, `rate` replaces the
-    /// average.
-    pub(super) fn note_ahead(&mut self, now: Time, rate: Option<Rate>, span: Duration) {
-        self.ahead = rate.map(|rate| {
-            let (at, before) = self.ahead.unwrap_or((now, rate));
-            let falls = nanos(span).min(LONGEST).next_power_of_two().ilog2();
-            let follows = if rate < before { falls } else { falls.saturating_sub(3) };
-            let part = i128::from(nanos(now.since(at)).min(1 << follows));
-            let more = i128::from(rate.bps()) - i128::from(before.bps());
-            let bps = i128::from(before.bps()) + ((more * part) >> follows);
-            (now.max(at), Rate::from_bps(u64::try_from(bps).unwrap_or_default()))
-        });
-    }
-
-    /// Smoothed egress rate. `None` if packets never wait there.
-    pub(super) fn ahead(&self) -> Option<Rate> {
-        self.ahead.map(|(_, rate)| rate)
+    /// Updates the part of the rate that the egress carries, now `part`. A falling rate is followed over about `span`, a
+    /// rising one over an eighth of that. After a longer gap, `part` replaces the average.
+    pub(super) fn note_leaves(&mut self, now: Time, part: Rate, span: Duration) {
+        let (at, before) = if self.leaves.0 == Time::ZERO { (now, part) } else { self.leaves };
+        if part == before {
+            self.leaves = (now.max(at), part);
+            return;
+        }
+        let falls = nanos(span).min(LONGEST).next_power_of_two().ilog2();
+        let follows = if part < before { falls } else { falls.saturating_sub(3) };
+        let passed = i128::from(nanos(now.since(at)).min(1 << follows));
+        let more = i128::from(part.bps()) - i128::from(before.bps());
+        let bps = i128::from(before.bps()) + ((more * passed) >> follows);
+        self.leaves = (now.max(at), Rate::from_bps(u64::try_from(bps).unwrap_or_default()));
     }
 
     /// Notes that other flows had sent `left` bytes in all by `now`.
@@ -381,15 +381,31 @@ mod tests {
         assert_eq!(shares.taken(), 0);
     }
 
+    /// Catches: a share in tokens that unresponsive flows have and do not lend; a share that falls without limit beside
+    /// them.
+    #[test]
+    fn without_lent_tokens_a_share_is_a_part_of_what_unresponsive_flows_leave() {
+        let share = |apart, others| {
+            let mut shares = shared(3, [0, 0], [true, true]);
+            for ms in [0, 400, 800, 1_200] {
+                shares.note_others(Time::from_millis(ms), Bytes(ms * others / 8));
+            }
+            let queue = Queue { apart, ..Queue::default() };
+            shares.drained(FlowIndex(0), queue, SHORTEST_RTO).bps() / 1_000
+        };
+        assert_eq!([0, 2_000, 11_000].map(|others| share(true, others)), [6_000, 5_000, 4_000]);
+        assert_eq!([0, 2_000, 11_000].map(|others| share(false, others)), [6_000; 3]);
+    }
+
     /// Catches: windows that follow each short fall of a trunk's rate; windows that never follow the rate.
     /// Catches: a rate that rises as slowly as it falls; a clock that steps back.
     #[test]
     fn what_may_leave_next_is_followed_slowly_down_and_eight_times_as_fast_up() {
         let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
-        let mut look = |ms, mbps| {
-            let (now, second) = (Time::from_millis(ms), Duration::from_secs(1));
-            shares.note_ahead(now, Some(Rate::from_mbps(mbps)), second);
-            shares.ahead().unwrap().bps() / 1_000
+        let mut look = |ms: u64, mbps| {
+            let (now, second) = (Time::from_millis(ms + 1), Duration::from_secs(1));
+            shares.note_leaves(now, Rate::from_mbps(mbps), second);
+            shares.leaves.1.bps() / 1_000
         };
         assert_eq!(look(0, 10), 10_000);
         assert_eq!(look(50, 5), 9_767); // 50 of 1,074 ms
@@ -401,8 +417,20 @@ mod tests {
         let risen = look(5_100, 10);
         assert!((6_800..6_950).contains(&risen), "{risen}"); // 50 of 134 ms
         assert_eq!(look(60_000, 8), 8_000);
-        shares.note_ahead(Time::from_secs(61), None, Duration::ZERO);
-        assert_eq!(shares.ahead(), None);
+    }
+
+    /// Catches: the whole rate, although the egress carries less, after a swap that keeps the profile or in a burst.
+    #[test]
+    fn a_new_rate_is_limited_to_the_part_of_the_egress_at_the_next_ack() {
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
+        let ms = |ms| Time::from_millis(1_000 + ms);
+        let mut part = |rate, at: u64| {
+            shares.set_rate(Rate::from_mbps(rate));
+            let carried = Rate::from_mbps(rate.min(2));
+            shares.note_leaves(ms(at), carried, Duration::from_secs(1));
+            shares.leaves.1.bps() / 1_000_000
+        };
+        assert_eq!([part(12, 0), part(12, 1), part(1, 2), part(12, 3)], [2, 2, 1, 2]);
     }
 
     /// Shares of 12 Mbit/s after `intervals`. In each, `came` bytes of two flows arrive. A `pressed` flow
@@ -440,7 +468,7 @@ mod tests {
         assert_eq!(most(&gone, 0), 6_000); // the other was there an interval ago
         gone.note(Time::from_millis(1_700), FlowIndex(0), None);
         assert_eq!(most(&gone, 0), 12_000);
-        gone.leaves(Rate::from_mbps(3));
+        gone.note_leaves(Time::from_secs(60), Rate::from_mbps(3), Duration::ZERO);
         assert_eq!(most(&gone, 0), 3_000);
         assert_eq!(
             (gone.equal(FlowIndex(0)), gone.of(FlowIndex(0))),

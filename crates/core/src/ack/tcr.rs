@@ -13,10 +13,10 @@ use super::hold::{Holds, Taken};
 use super::release::Paced;
 use super::shares::Shares;
 use super::windows::round_trip;
-use super::{AckControl, Counts, CreditAccount, Known, Numbers, Placement, Queue, Returning};
+use super::{AckControl, Counts, CreditAccount, Known, Numbers, Placement, Queue, Sender};
 use crate::meter::Profile;
 use crate::packet::{Fifo, FlowIndex, LEAST_MSS, Packet, TcpSegment};
-use crate::{Bytes, Cx, Rate, Time, parameters};
+use crate::{Bytes, Cx, PacketId, Rate, Time, parameters};
 
 parameters! {
     /// Parameters of `tcr`.
@@ -96,31 +96,38 @@ impl AckControl for Tcr {
         self.shares.set_rate(profile.mean());
     }
 
-    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, _: Bytes) -> bool {
+    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, _: Bytes) -> Sender {
         self.holds.on_data(now, member, packet);
         if self.holds.flow(member).has_ended() {
             self.shares.leave(member);
         } else {
             self.shares.note(now, member, None);
         }
-        true
+        Sender::Responsive
     }
 
-    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, _: Queue, out: &mut Fifo) {
-        let Returning { member, known, .. } = back;
+    fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        known: &Known,
+        packet: PacketId,
+        _: Queue,
+        out: &mut Fifo,
+    ) {
+        let member = known.member;
         if let Some(mss) = self.config.mss.and_then(|mss| u16::try_from(mss.0).ok()) {
-            cx.pool[&back.packet].ask_for_segments(mss);
+            cx.pool[&packet].ask_for_segments(mss);
         }
-        let tcp = cx.pool[&back.packet].tcp;
+        let tcp = cx.pool[&packet].tcp;
         if tcp.is_some_and(|tcp| self.holds.has_ended_with(member, &tcp)) {
             self.shares.leave(member);
-        } else if self.holds.acknowledges(cx.pool, member, &back.packet) {
+        } else if self.holds.acknowledges(cx.pool, member, &packet) {
             self.shares.note(cx.now, member, Some(known.weight));
         }
         let window = self.window(member, known, tcp);
         self.holds.flow(member).cap_to(window);
         let open = *self.pace.free(member) <= cx.now;
-        match self.holds.take_in(cx, back, open, out) {
+        match self.holds.take_in(cx, known, packet, open, out) {
             Taken::Passed(cost) => self.gone(cx.now, member, cost),
             Taken::Held => self.wait(cx.now, member),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AckControl, AckSpec, CreditAccount, EgressState, Known, Queue, Returning};
+use super::{AckControl, AckSpec, CreditAccount, EgressState, Known, Queue};
 use crate::meter::Profile;
 use crate::packet::{Fifo, FlowIndex, Network, SackBlocks, TcpFlags, TcpSegment};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
@@ -49,6 +49,7 @@ impl Bench {
             tally: Tally::default(),
             control: spec.build(&profile, Time::ZERO),
             known: Known {
+                member: FlowIndex(0),
                 sent: Some(0),
                 scale: Some(7),
                 mss: None,
@@ -109,8 +110,8 @@ impl Bench {
         self.ins += 1;
         let mut out = Fifo::new();
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
-        let back = Returning { member: FlowIndex(member), known: &self.known, packet: id };
-        self.control.on_ack(&mut cx, back, self.queue, &mut out);
+        let known = Known { member: FlowIndex(member), ..self.known };
+        self.control.on_ack(&mut cx, &known, id, self.queue, &mut out);
         self.account = self.control.serve(&mut cx, self.queue, &mut out);
         self.taken(out)
     }

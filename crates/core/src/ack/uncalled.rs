@@ -19,6 +19,7 @@
 
 use std::time::Duration;
 
+use super::Sender;
 use super::constants::{FIRST_RTO, GROWTH, MAX_HOLD, UNSCALED};
 use super::shares::least_interval;
 use crate::flow::{span_of, ticks};
@@ -64,14 +65,14 @@ impl Uncalled {
         member: FlowIndex,
         bytes: u32,
         rate: impl FnOnce(bool) -> Rate,
-    ) -> bool {
+    ) -> Sender {
         make_room(&mut self.flows, member.index(), UncalledFlow::default());
         let refused = self.refuses(member);
         let flow = &mut self.flows[member.index()];
         flow.came = flow.came.saturating_add(bytes);
         let (count, least) = (flow.uncalled.saturating_add(flow.came), 2 * UNSCALED);
         if count < least && !refused {
-            return true;
+            return Sender::Responsive;
         }
         let rate = rate(refused);
         let limit = u32::try_from(rate.bytes_in(MAX_HOLD).0).unwrap_or(u32::MAX).max(least);
@@ -85,12 +86,17 @@ impl Uncalled {
             *flow = UncalledFlow { uncalled: count, since: ticks(now), ..UncalledFlow::default() };
         }
         self.refusing = self.refusing - u32::from(refused) + u32::from(refuses);
-        if refuses && !refused {
-            self.looks.set(member.0, now + silence());
-        } else if refused && !refuses {
-            self.looks.cancel(member.0);
+        match (refused, refuses) {
+            (false, true) => {
+                self.looks.set(member.0, now + silence());
+                Sender::StopsResponding
+            }
+            (true, true) => Sender::Unresponsive,
+            (_, false) => {
+                self.looks.cancel(member.0);
+                Sender::Responsive
+            }
         }
-        !refuses
     }
 
     /// Unresponsive flows of which no data has come for three seconds, or up to [`least_interval`] longer,
@@ -159,7 +165,7 @@ mod tests {
         let gap = Rate::from_kbps(kbps).time_for(crate::Bytes(FRAME.into()));
         let (mut now, mut found) = (Time::from_millis(from), None);
         while now < Time::from_millis(from + ms) {
-            if !uncalled.came(now, MEMBER, FRAME, RATE) {
+            if uncalled.came(now, MEMBER, FRAME, RATE) != Sender::Responsive {
                 found = found.or_else(|| Some(now.nanos() / 1_000_000));
             }
             uncalled.asked(MEMBER, FRAME * asked / 1_024);
@@ -190,8 +196,9 @@ mod tests {
         let mut uncalled = Uncalled::default();
         let slow = |_| Rate::from_kbps(8);
         let frames = 2 * UNSCALED / FRAME;
-        assert!((0..frames).all(|_| uncalled.came(Time::ZERO, MEMBER, FRAME, slow)));
-        assert!(!uncalled.came(Time::ZERO, MEMBER, FRAME, slow));
+        let mut came = || uncalled.came(Time::ZERO, MEMBER, FRAME, slow);
+        assert!((0..frames).all(|_| came() == Sender::Responsive));
+        assert_eq!([came(), came()], [Sender::StopsResponding, Sender::Unresponsive]);
     }
 
     /// Catches: a sender that stays unresponsive for ever, or responds again at once; a wrong count of flows.
@@ -210,7 +217,8 @@ mod tests {
         play(&mut uncalled, 6_000, 1_000, 25_000, 0);
         uncalled.leave(MEMBER);
         assert!(!uncalled.refuses(MEMBER) && uncalled.refusing() == 0);
-        assert!(uncalled.came(Time::from_secs(7), MEMBER, FRAME, RATE));
+        let sender = uncalled.came(Time::from_secs(7), MEMBER, FRAME, RATE);
+        assert_eq!(sender, Sender::Responsive);
     }
 
     /// A sender of 6 Mbit/s has a share of 4, and the rest is dropped. Each two seconds, an ACK acknowledges the 1 MB
@@ -235,8 +243,9 @@ mod tests {
     fn a_silent_sender_no_longer_counts_and_is_detected_again_when_it_sends() {
         let mut uncalled = Uncalled::default();
         let slow = |_| Rate::from_kbps(8);
-        let send =
-            |uncalled: &mut Uncalled, ms| uncalled.came(Time::from_millis(ms), MEMBER, FRAME, slow);
+        let send = |uncalled: &mut Uncalled, ms| {
+            uncalled.came(Time::from_millis(ms), MEMBER, FRAME, slow) == Sender::Responsive
+        };
         assert!(!(0..100).all(|ms| send(&mut uncalled, ms)));
         assert!((100..110).all(|ms| !send(&mut uncalled, ms)));
         // A packet each two seconds keeps it unresponsive.
@@ -275,7 +284,8 @@ mod tests {
         let mut uncalled = Uncalled::default();
         play(&mut uncalled, 5_000, 1_000, 25_000, 0);
         for ms in [5_000, 6_000, 5_000, 6_000, 5_500] {
-            assert!(!uncalled.came(Time::from_millis(ms), MEMBER, FRAME, RATE));
+            let sender = uncalled.came(Time::from_millis(ms), MEMBER, FRAME, RATE);
+            assert_ne!(sender, Sender::Responsive);
         }
     }
 }

@@ -53,6 +53,11 @@ impl Waiting {
         self.queue.visit(pool, QueueIndex::at_egress(flow), which);
     }
 
+    /// The sender of `flow` no longer responds to ACKs: its packets in the queue count as packets of other flows.
+    pub fn end_ack_control(&mut self, pool: &mut PacketPool, flow: FlowId) {
+        self.controlled -= self.queue.end_ack_control(pool, QueueIndex::at_egress(flow));
+    }
+
     /// Marking of the queue, if any.
     pub fn marked(&self) -> Option<&Marked> {
         self.queue.marked()
@@ -160,5 +165,34 @@ mod tests {
         waiting.enqueue(&mut cx, other);
         let ahead = waiting.ahead(rate);
         assert_eq!((ahead.waiting, ahead.others), (Bytes(7_456), 1));
+    }
+
+    /// Catches: packets of an unresponsive sender that still count as backlog, or are subtracted from it twice.
+    /// Catches: packets of another flow that no longer count.
+    #[test]
+    fn packets_of_an_unresponsive_sender_count_as_packets_of_other_flows() {
+        let (mut pool, mut tally) = (PacketPool::with_capacity(4), Tally::default());
+        let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
+        let queue = QdiscSpec::DropTail(Default::default());
+        let mut waiting = Waiting::new(queue.build(None, Random::new(1, 1)));
+        for flow in [1, 2, 1].map(FlowId) {
+            let (facts, queue_index) = (Facts::CONTROLLED, QueueIndex::at_egress(flow));
+            let packet =
+                Packet { len: 100, cost: 100, flow, facts, queue_index, ..Packet::default() };
+            let packet = cx.pool.insert(packet).unwrap();
+            waiting.enqueue(&mut cx, packet);
+        }
+        let look = |waiting: &Waiting| {
+            let ahead = waiting.ahead(Rate::from_mbps(10));
+            (ahead.waiting.0, ahead.others)
+        };
+        assert_eq!(look(&waiting), (300, 0));
+        (0..2).for_each(|_| waiting.end_ack_control(cx.pool, FlowId(1)));
+        assert_eq!(look(&waiting), (100, 2));
+        for left in [(100, 1), (0, 1), (0, 0)] {
+            let packet = waiting.dequeue(&mut cx).unwrap();
+            cx.pool.release(packet);
+            assert_eq!(look(&waiting), left);
+        }
     }
 }

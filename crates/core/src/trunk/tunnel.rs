@@ -140,6 +140,10 @@ impl Tunnel {
         self.waiting.bytes_of(flow)
     }
 
+    pub(super) fn end_ack_control(&mut self, pool: &mut PacketPool, flow: FlowId) {
+        self.waiting.end_ack_control(pool, flow);
+    }
+
     pub(super) fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.waiting.hand_over(pool, what)
     }

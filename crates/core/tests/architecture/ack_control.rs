@@ -9,7 +9,7 @@ use super::{Complaints, File, about, code_of, production, rust};
 
 /// Number of fields today, which is also the maximum. The aim is 60
 /// (`docs/decisions.md`, "Special cases of ACK control that stay").
-const MOST_FIELDS: usize = 166;
+const MOST_FIELDS: usize = 163;
 
 /// Number of tuned constants today, which is also the maximum.
 const MOST_CONSTANTS: usize = 14;

@@ -3,7 +3,7 @@
 //! This file contains methods of `Aggregate`, whose fields are in `aggregate.rs`.
 
 use tidegate_core::ack::{
-    AckControl, AckSpec, Counts, CreditAccount, EgressState, Known, Numbers, Queue, Returning,
+    AckControl, AckSpec, Counts, CreditAccount, EgressState, Known, Numbers, Queue, Sender,
 };
 use tidegate_core::packet::{Controlled, Direction, Fifo, FlowIndex};
 use tidegate_core::{Bytes, Cx, PacketId, PacketPool, Time};
@@ -67,13 +67,19 @@ impl Aggregate {
         self.senders.control.is_some()
     }
 
-    /// Notes a data packet before it is offered. Returns `true` if ACK control applies to its
-    /// sender, which is false for senders that do not respond.
-    pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) -> bool {
-        let Some(control) = &mut self.senders.control else { return false };
+    /// Notes a data packet before it is offered. Returns whether its sender responds to ACKs. Without ACK control,
+    /// it does not.
+    pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) -> Sender {
+        let Some(control) = &mut self.senders.control else { return Sender::Unresponsive };
         let packet = &pool[packet];
-        let waiting = self.conditioner.backlog_of(packet.flow_index());
-        control.on_data(now, packet.flow_index(), packet, waiting)
+        let member = packet.flow_index();
+        control.on_data(now, member, packet, self.conditioner.backlog_of(member))
+    }
+
+    /// The sender of `member` no longer responds to ACKs. Its debt and its waiting packets hold back no ACK of other
+    /// flows any more.
+    pub fn end_ack_control(&mut self, pool: &mut PacketPool, member: FlowIndex) {
+        self.senders.entered -= self.conditioner.end_ack_control(pool, member);
     }
 
     /// Returns `false` if ACK control applies to the sender of `member` and the sender does not
@@ -94,24 +100,22 @@ impl Aggregate {
         self.senders.past.uncontrolled += 1;
     }
 
-    /// Takes in an ACK to the sender of its member. ACKs that depart now are appended to `acks`.
+    /// Takes in `packet`, an ACK to the sender of a flow. ACKs that depart now are appended to `acks`.
     /// `ahead` is the state of the egress downstream.
     pub fn on_ack(
         &mut self,
         now: Time,
         pool: &mut PacketPool,
         ahead: EgressState,
-        back: Returning<'_>,
+        (known, packet): (Known, PacketId),
         acks: &mut Fifo,
     ) {
-        let known = Known { weight: self.members.share(back.member).weight, ..*back.known };
+        let known = Known { weight: self.members.share(known.member).weight, ..known };
         let queue = self.queue(now, ahead);
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         match &mut self.senders.control {
-            Some(control) => {
-                control.on_ack(&mut cx, Returning { known: &known, ..back }, queue, acks);
-            }
-            None => acks.push(cx.pool, back.packet),
+            Some(control) => control.on_ack(&mut cx, &known, packet, queue, acks),
+            None => acks.push(cx.pool, packet),
         }
     }
 

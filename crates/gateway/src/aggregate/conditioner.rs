@@ -1,7 +1,7 @@
 //! The conditioner of an aggregate: it shapes packets, polices them, or passes them.
 
 use tidegate_core::allocation::Allocation;
-use tidegate_core::packet::{FRAME, Fifo, FlowIndex, Which};
+use tidegate_core::packet::{Controlled, FRAME, Fifo, FlowIndex, Which};
 use tidegate_core::qdisc::{Backlog, Marked};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
@@ -180,7 +180,16 @@ impl Conditioner {
         }
     }
 
-    /// Charged bytes that passed and are not yet paid.
+    /// The same as [`Shaper::end_ack_control`].
+    pub(super) fn end_ack_control(
+        &mut self,
+        pool: &mut PacketPool,
+        member: FlowIndex,
+    ) -> Controlled {
+        self.shaper_mut().map(|it| it.end_ack_control(pool, member)).unwrap_or_default()
+    }
+
+    /// Charged bytes that passed and are not yet paid, of senders that respond to ACKs.
     pub(super) fn owed(&self) -> Bytes {
         self.shaper().map_or(Bytes::ZERO, Shaper::owed)
     }

@@ -29,6 +29,8 @@ pub(super) struct Shaper {
     debts: Vec<Debt>,
     /// Sum of all debts.
     owed: u64,
+    /// The sum of the unresponsive parts of all debts.
+    unresponsive: u64,
     allocation_spec: AllocationSpec,
     queue_spec: QdiscSpec,
 }
@@ -44,12 +46,15 @@ const LATE: Duration = Duration::from_millis(2);
 pub(crate) struct Debt {
     /// Charged bytes that are not yet paid.
     bytes: u64,
+    /// The part of these bytes that passed before the sender last stopped responding to ACKs, up to 4 GiB. Tokens pay
+    /// for this part first.
+    unresponsive: u32,
     /// Flow of the last of these packets.
     pub(crate) flow: FlowId,
 }
 
 impl Debt {
-    const NONE: Self = Self { bytes: 0, flow: FlowId::NONE };
+    const NONE: Self = Self { bytes: 0, unresponsive: 0, flow: FlowId::NONE };
 }
 
 /// The waiting packets, as an allocation sees them.
@@ -98,6 +103,7 @@ impl Shaper {
             ready_at: None,
             debts: Vec::new(),
             owed: 0,
+            unresponsive: 0,
             allocation_spec: allocation.clone(),
             queue_spec: queue.clone(),
         }
@@ -173,7 +179,7 @@ impl Shaper {
         let mut progress = Progress::default();
         progress.conforms(&cx.pool[packet], cx.now);
         progress.controlled = Controlled::default();
-        self.owe(cx.now, member, Debt { bytes: cost.into(), flow });
+        self.owe(cx.now, member, Debt { bytes: cost.into(), flow, ..Debt::NONE });
         Some(progress)
     }
 
@@ -184,15 +190,34 @@ impl Shaper {
         }
         make_room(&mut self.debts, member.index(), Debt::NONE);
         let own = &mut self.debts[member.index()];
-        *own = Debt { bytes: own.bytes + debt.bytes, flow: debt.flow };
+        let before = own.unresponsive;
+        own.bytes += debt.bytes;
+        own.unresponsive = before.saturating_add(debt.unresponsive);
+        own.flow = debt.flow;
         self.owed += debt.bytes;
+        self.unresponsive += u64::from(own.unresponsive - before);
         self.allocation.wait(now, member);
         self.ready_at.get_or_insert(now);
     }
 
-    /// Bytes that passed and are not yet paid.
+    /// Bytes that passed and are not yet paid, of senders that respond to ACKs.
     pub(super) const fn owed(&self) -> Bytes {
-        Bytes(self.owed)
+        Bytes(self.owed - self.unresponsive)
+    }
+
+    /// The sender of `member` no longer responds to ACKs. Its debt and its waiting packets delay no ACK of other
+    /// flows. Returns the packets, which were ACK-controlled until now.
+    pub(super) fn end_ack_control(
+        &mut self,
+        pool: &mut PacketPool,
+        member: FlowIndex,
+    ) -> Controlled {
+        if let Some(debt) = self.debts.get_mut(member.index()) {
+            let unresponsive = u32::try_from(debt.bytes).unwrap_or(u32::MAX);
+            self.unresponsive += u64::from(unresponsive - debt.unresponsive);
+            debt.unresponsive = unresponsive;
+        }
+        self.queue.end_ack_control(pool, QueueIndex::in_aggregate(member))
     }
 
     /// Tokens of the bucket less all debts, and the peak rate at which they may be spent, if there is one.
@@ -211,6 +236,7 @@ impl Shaper {
         let debt = self.debts.get_mut(member.index()).filter(|debt| debt.bytes > 0)?;
         let debt = std::mem::replace(debt, Debt::NONE);
         self.owed -= debt.bytes;
+        self.unresponsive -= u64::from(debt.unresponsive);
         Some(debt)
     }
 
@@ -220,6 +246,7 @@ impl Shaper {
             && let Some(debt) = self.debts.pop()
         {
             self.owed -= debt.bytes;
+            self.unresponsive -= u64::from(debt.unresponsive);
             if debt.bytes > 0 {
                 return Some((FlowIndex(number(self.debts.len())), debt));
             }
@@ -285,8 +312,11 @@ impl Shaper {
         let debt = self.debts.get_mut(grant.flow.index()).filter(|debt| debt.bytes > 0);
         let Some(debt) = debt else { return false };
         let paid = grant.bytes.0.min(debt.bytes);
+        let before = debt.unresponsive;
         debt.bytes -= paid;
+        debt.unresponsive = u32::try_from(paid).map_or(0, |paid| before.saturating_sub(paid));
         self.owed -= paid;
+        self.unresponsive -= u64::from(before - debt.unresponsive);
         true
     }
 

@@ -8,10 +8,10 @@
 //!
 //! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
-use tidegate_core::ack::{CreditAccount, EgressState, Known, Returning};
+use tidegate_core::ack::{CreditAccount, EgressState, Known, Sender};
 use tidegate_core::class::ClassId;
 use tidegate_core::flow::{Arrival, Claiming, Flow, Handle, Tracking};
-use tidegate_core::packet::{Direction, Facts, Fifo, FlowId, QueueIndex};
+use tidegate_core::packet::{Direction, Facts, Fifo, FlowId, FlowIndex, QueueIndex};
 use tidegate_core::{PacketId, Time};
 
 use super::Gateway;
@@ -43,11 +43,18 @@ impl Gateway {
         if let Some(aggregate) = self.aggregates.meant(own)
             && aggregate.has_ack_control()
         {
-            let responds = tcp.sequence_len() == 0 || aggregate.on_data(now, &self.pool, &id);
+            let has_data = tcp.sequence_len() > 0;
+            let sender =
+                if has_data { aggregate.on_data(now, &self.pool, &id) } else { Sender::Responsive };
             let packet = &mut self.pool[&id];
+            let responds = sender == Sender::Responsive;
             packet.facts = packet.facts.with(Facts::CONTROLLED, responds);
             if !responds {
                 aggregate.on_uncontrolled();
+                if sender == Sender::StopsResponding {
+                    aggregate.end_ack_control(&mut self.pool, own.flow_index);
+                    self.end_ack_control(of, direction, own.aggregate);
+                }
                 self.sorter.note_unresponsive(of, direction);
             }
         }
@@ -57,14 +64,25 @@ impl Gateway {
         }
         let way = direction.reverse();
         let ahead = self.ahead_of(way, data.aggregate);
-        let known = self.known(of, way);
+        let known = self.known(of, way, data.flow_index);
         let Some(aggregate) = self.aggregates.meant(data) else { return Some(id) };
-        let back = Returning { member: data.flow_index, known: &known, packet: id };
         let mut acks = Fifo::new();
-        aggregate.on_ack(now, &mut self.pool, ahead, back, &mut acks);
+        aggregate.on_ack(now, &mut self.pool, ahead, (known, id), &mut acks);
         self.go_on(now, direction, acks);
         self.may_release(data.aggregate);
         None
+    }
+
+    /// The sender of `flow` no longer responds to ACKs. Its packets downstream of its aggregate, which is in `slot`,
+    /// hold back no ACK of other flows any more.
+    fn end_ack_control(&mut self, flow: FlowId, direction: Direction, slot: u32) {
+        let leaf = EgressQueue::Leaf(self.sorter.flow(flow).class(direction));
+        let trunk = self.aggregates.route(slot).trunk.map(EgressQueue::Trunk);
+        let egress = &mut self.egress[direction.index()];
+        for at in [Some(leaf), trunk].into_iter().flatten() {
+            egress.end_ack_control(at, &mut self.pool, flow);
+        }
+        egress.may_release(slot);
     }
 
     /// A connection begins on the ports of the flow of `handles`, or a SYN claims these ports.
@@ -189,13 +207,14 @@ impl Gateway {
         self.go_on(now, way.reverse(), acks);
     }
 
-    /// Facts about a flow whose data travels in direction `way`.
-    pub(super) fn known(&self, flow: FlowId, way: Direction) -> Known {
+    /// Facts about a flow whose data travels in direction `way`. The flow has the index `member` in the aggregate that
+    /// gets its ACK.
+    pub(super) fn known(&self, flow: FlowId, way: Direction, member: FlowIndex) -> Known {
         let flow = self.sorter.flow(flow);
         // ACKs in tunnels that number their packets are held whole, like those of extended connections.
         let outer = self.sorter.flows().outer(flow, way);
         let whole = outer.is_some_and(|outer| !outer.may_edit());
-        let known = known(flow, way);
+        let known = known(flow, way, member);
         Known { extended: known.extended || whole, ..known }
     }
 
@@ -257,13 +276,14 @@ fn may_be_controlled(flow: &Flow) -> bool {
 }
 
 /// Facts about `flow`, whose data travels in direction `way`.
-fn known(flow: &Flow, way: Direction) -> Known {
+fn known(flow: &Flow, way: Direction, member: FlowIndex) -> Known {
     let (rtt, connection) = (flow.min_rtt(), flow.connection());
     let (near, far) = match way {
         Direction::Up => (rtt.near, rtt.far),
         Direction::Down => (rtt.far, rtt.near),
     };
     Known {
+        member,
         sent: connection.next_seq(way),
         scale: connection.scale(way.reverse()),
         mss: connection.mss(way).zip(connection.mss(way.reverse())).map(|(a, b)| a.min(b)),

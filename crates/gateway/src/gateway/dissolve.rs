@@ -3,7 +3,6 @@
 //!
 //! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
-use tidegate_core::ack::Returning;
 use tidegate_core::flow::Handle;
 use tidegate_core::packet::{Direction, Fifo, Packet};
 use tidegate_core::{PacketId, Time};
@@ -114,12 +113,11 @@ impl Gateway {
             return self.go_on(now, back, acks);
         }
         while let Some(id) = acks.pop(&self.pool) {
-            let known = self.known(self.pool[&id].flow, direction);
+            let known = self.known(self.pool[&id].flow, direction, data.flow_index);
             let ahead = self.ahead_of(direction, data.aggregate);
             let Some(aggregate) = self.aggregates.get_mut(data.aggregate) else { return };
-            let returning = Returning { member: data.flow_index, known: &known, packet: id };
             let mut out = Fifo::new();
-            aggregate.on_ack(now, &mut self.pool, ahead, returning, &mut out);
+            aggregate.on_ack(now, &mut self.pool, ahead, (known, id), &mut out);
             self.go_on(now, back, out);
         }
         self.may_release(data.aggregate);

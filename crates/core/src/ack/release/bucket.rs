@@ -38,7 +38,7 @@ impl Bucket {
         queue: Queue,
     ) {
         if !self.0.is_set(member) && holds.releasable(member) > 0 {
-            let rate = shares.drained(member, queue.own + queue.ahead.waiting, SHORTEST_RTO);
+            let rate = shares.drained(member, queue, SHORTEST_RTO);
             let takes = takes(holds, cx.pool, member, rate);
             let from = (*self.0.free(member)).max(cx.now);
             self.0.set(member, from + takes);
@@ -60,7 +60,7 @@ impl Bucket {
             *self.0.free(member) = at;
             if holds.releasable(member) > 0 {
                 // The next ACK arrived before this departure, so its arrival time does not matter.
-                let rate = shares.drained(member, queue.own + queue.ahead.waiting, SHORTEST_RTO);
+                let rate = shares.drained(member, queue, SHORTEST_RTO);
                 self.0.set(member, at + takes(holds, cx.pool, member, rate));
             }
         }

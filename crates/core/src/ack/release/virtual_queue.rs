@@ -51,7 +51,7 @@ impl VirtualQueue {
         // While packets of other flows wait, a decision takes effect only after the hold, for which windows
         // have room. With a shorter time, the queue and the rate oscillate.
         let within = if queue.others > 0 { MAX_HOLD / 2 } else { SHORTEST_RTO };
-        let rate = shares.drained(member, queue.own + queue.ahead.waiting, within);
+        let rate = shares.drained(member, queue, within);
         let free = self.pace.free(member);
         *free = (*free).max(now) + rate.time_for(packet.charged());
         let wait = free.since(now);

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tidegate_core::ack::{CreditAccount, EgressGates, EgressState};
 use tidegate_core::class::ClassId;
-use tidegate_core::packet::make_room;
-use tidegate_core::{Packet, Rate};
+use tidegate_core::packet::{FlowId, make_room};
+use tidegate_core::{Packet, PacketPool, Rate};
 
 use super::{AccessLink, Egress, EgressRoute, TrunkId, Trunks};
 
@@ -89,6 +89,22 @@ impl Egress {
     #[inline]
     pub(in crate::gateway) fn makes_room(&self, packet: &Packet) -> bool {
         self.accounts.is_waited_for() && packet.is_controlled()
+    }
+
+    /// The sender of `flow` no longer responds to ACKs. Its packets at a bottleneck hold back no ACK of other flows
+    /// any more.
+    pub(in crate::gateway) fn end_ack_control(
+        &mut self,
+        at: EgressQueue,
+        pool: &mut PacketPool,
+        flow: FlowId,
+    ) {
+        match (at, &mut self.trunks) {
+            (EgressQueue::Leaf(leaf), _) => self.link.end_ack_control(leaf, pool, flow),
+            (EgressQueue::Trunk(id), Some(trunks)) => trunks.end_ack_control(id, pool, flow),
+            (EgressQueue::Trunk(_), None) => {}
+        }
+        self.made_room(at);
     }
 
     /// Notes that the aggregate in `slot` may release ACKs.

@@ -19,7 +19,7 @@ use tidegate_core::packet::{Direction, Fifo, FlowId, number};
 use tidegate_core::qdisc::{Backlog, QdiscSpec};
 use tidegate_core::random::Random;
 use tidegate_core::scheduler::{Scheduler, SchedulerSpec, TermValues};
-use tidegate_core::{Bytes, Count, Cx, PacketId, Rate, Reason, Time};
+use tidegate_core::{Bytes, Count, Cx, PacketId, PacketPool, Rate, Reason, Time};
 
 use super::control::Control;
 use crate::gateway::GatewayConfig;
@@ -377,6 +377,13 @@ impl Classes {
     pub(in crate::gateway) fn bytes_of(&self, id: ClassId, flow: FlowId) -> Bytes {
         let queue = self.lines.get(id.index()).and_then(|line| line.queue.as_ref());
         queue.map_or(Bytes::ZERO, |queue| queue.bytes_of(flow))
+    }
+
+    /// Ends ACK control for the packets of `flow` in the queue of a class.
+    pub(super) fn end_ack_control(&mut self, id: ClassId, pool: &mut PacketPool, flow: FlowId) {
+        if let Some(queue) = self.lines.get_mut(id.index()).and_then(|line| line.queue.as_mut()) {
+            queue.end_ack_control(pool, flow);
+        }
     }
 
     /// Enqueues a packet at a leaf class.

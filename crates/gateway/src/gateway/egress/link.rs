@@ -318,6 +318,14 @@ impl AccessLink {
         }
     }
 
+    /// Ends ACK control for the packets of `flow` in the queue of its class `leaf`.
+    pub(super) fn end_ack_control(&mut self, leaf: ClassId, pool: &mut PacketPool, flow: FlowId) {
+        match &mut self.classes {
+            Some(classes) => classes.end_ack_control(leaf, pool, flow),
+            None => self.queue.end_ack_control(pool, flow),
+        }
+    }
+
     /// Frame bytes of the packet that departs next, if it belongs to `flow`.
     pub(in crate::gateway) fn next_of(&self, pool: &PacketPool, flow: FlowId) -> Bytes {
         let next = self.next.peek(pool).filter(|packet| packet.flow == flow);

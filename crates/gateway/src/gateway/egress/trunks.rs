@@ -107,6 +107,11 @@ impl Trunks {
         self.places[id.index()].trunk.ahead()
     }
 
+    /// Ends ACK control for the packets of `flow` in the queue of a trunk.
+    pub(super) fn end_ack_control(&mut self, id: TrunkId, pool: &mut PacketPool, flow: FlowId) {
+        self.places[id.index()].trunk.end_ack_control(pool, flow);
+    }
+
     /// Moves packets queued as untracked at a trunk to `flow`, if `which` selects them.
     pub(in crate::gateway) fn give_back(
         &mut self,
