@@ -119,6 +119,23 @@ impl Run {
         self.down(TcpSegment { seq: 1, ack, flags, ..TcpSegment::default() })
     }
 
+    /// Lets the first sender send `segments` and then `more` segments, without an ACK. By then it is unresponsive. An
+    /// ACK of the second sender arrives in between, and is held.
+    fn stops_responding(&mut self, segments: u32, more: u32) {
+        self.port = SECOND;
+        self.shake_hands();
+        self.data(0, 2);
+        self.drain();
+        self.port = FIRST;
+        self.data(0, segments);
+        self.port = SECOND;
+        assert_eq!(self.ack(1), 0, "the first sender responds as far as is known");
+        self.port = FIRST;
+        self.data(segments, more);
+        assert_eq!(self.gateway.report().unresponsive.len(), 1);
+        self.port = SECOND;
+    }
+
     fn arrive(&mut self, port: PortId, mut packet: Packet) {
         packet.key.src.port = self.port;
         packet.vlan = self.vlans[usize::from(port == Gateway::WAN)];
@@ -514,23 +531,12 @@ fn earlier_data_of_an_unresponsive_flow_holds_back_no_acks_of_other_flows() {
             config.placement = placement;
         }
         let mut run = Run::of(1_024, vec![policy], None);
-        run.port = SECOND;
-        run.shake_hands();
-        run.data(0, 2);
-        run.drain();
-        run.port = FIRST;
-        run.data(0, 80);
-        run.port = SECOND;
-        assert_eq!(run.ack(1), 0, "{placement:?}: the first sender responds as far as is known");
-        run.port = FIRST;
-        run.data(80, 40);
-        assert_eq!(run.gateway.report().unresponsive.len(), 1);
+        run.stops_responding(80, 40);
         // The link carries what has passed in a tenth of the time in which the profile pays for it.
         for _ in 0..120 {
             run.out(Gateway::WAN);
             run.now += LINK.time_for(Bytes(1_514));
         }
-        run.port = SECOND;
         assert!(run.gateway.pool().in_use() > 20, "{placement:?}: data of the first sender waits");
         assert_eq!(run.out(Gateway::LAN) + run.ack(2), 2, "{placement:?}");
         run.drain();
@@ -538,24 +544,14 @@ fn earlier_data_of_an_unresponsive_flow_holds_back_no_acks_of_other_flows() {
     }
 }
 
-/// Catches: ACKs of a responsive flow that are held while data of an unresponsive sender waits for the link or in a class.
+/// Catches: ACKs of a responsive flow that are held while data of an unresponsive sender waits for the link or in a
+/// class.
 #[test]
 fn data_of_an_unresponsive_flow_at_the_egress_holds_back_no_acks_of_other_flows() {
     for class in [None, Some("bulk")] {
         let mut run = Run::of(4_096, vec![policy(class)], class);
-        run.port = SECOND;
-        run.shake_hands();
-        run.data(0, 2);
-        run.drain();
-        run.port = FIRST;
-        run.data(0, 300);
-        run.port = SECOND;
-        assert_eq!(run.ack(1), 0, "{class:?}: the first sender responds as far as is known");
-        run.port = FIRST;
-        run.data(300, 1_100);
-        assert_eq!(run.gateway.report().unresponsive.len(), 1, "{class:?}");
+        run.stops_responding(300, 1_100);
         assert!(run.gateway.pool().in_use() > 200, "{class:?}: data of the first sender waits");
-        run.port = SECOND;
         assert_eq!(run.out(Gateway::LAN) + run.ack(2), 2, "{class:?}");
         run.drain();
         assert_eq!(run.gateway.pool().in_use(), 0);

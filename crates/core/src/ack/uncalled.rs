@@ -15,6 +15,10 @@
 //! interval, the ACKs count for no more than the data that came in it: an ACK after a repaired loss acknowledges
 //! the data of several seconds.
 //!
+//! When a sender stops responding, ACK control also ends for its data that is already in the gateway
+//! (`Qdisc::end_ack_control`). Otherwise the gate would stay closed until the sender's own share has paid for
+//! that data.
+//!
 //! Source: RFC 2914, section 3.2 (unresponsive flows); constants: `postack/aggressors`.
 
 use std::time::Duration;
