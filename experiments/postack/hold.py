@@ -30,8 +30,9 @@ FRAME = 1514
 """Length of a full frame on the line, bytes."""
 
 WHY = (
-    "no window is smaller than four segments, and with 32 downloads these are 15 ms more than the "
-    "path. Few ACKs are held for each download, so at times none is held, and windows grow again"
+    "a window has room for 20 ms of held ACKs and for an ACK. An ACK of two segments is 33 ms of "
+    "the rate of each sender. With less room, receivers that divide their ACKs would take part of "
+    "the rate of the others"
 )
 
 

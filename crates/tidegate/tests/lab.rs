@@ -231,6 +231,14 @@ fn until_ended(pid: &str) {
     panic!("{pid} has not ended");
 }
 
+/// Waits until all `servers` have ended.
+fn until_all_ended(servers: Vec<Child>) {
+    for mut server in servers {
+        until_ended(&server.id().to_string());
+        server.wait().unwrap();
+    }
+}
+
 #[test]
 fn an_invalid_topology_changes_nothing() {
     if !is_root() {
@@ -305,9 +313,9 @@ fn several_hosts_share_a_gateway_with_and_without_offloads() {
     }
     for offload in ["wire", "default"] {
         let Some(lab) = office(&format!("office-{offload}"), offload, false) else { return };
-        let mut servers = all_hosts_of_the_office_work(&lab);
+        let servers = all_hosts_of_the_office_work(&lab);
         assert!(lab.namespaces() > 0 && succeeded(&lab.down()) && lab.namespaces() == 0);
-        assert!(servers.iter_mut().all(|it| it.try_wait().unwrap().is_some()));
+        until_all_ended(servers);
     }
 }
 
@@ -318,9 +326,9 @@ fn several_hosts_share_a_gateway_without_root_too() {
     }
     for offload in ["wire", "default"] {
         let Some(lab) = office(&format!("nobody-{offload}"), offload, true) else { return };
-        let mut servers = all_hosts_of_the_office_work(&lab);
+        let servers = all_hosts_of_the_office_work(&lab);
         assert!(succeeded(&lab.down()));
-        assert!(servers.iter_mut().all(|it| it.try_wait().unwrap().is_some()));
+        until_all_ended(servers);
         assert!(!Path::new("/tmp/tidegate-65534").join(format!("lab-{}", lab.name)).exists());
     }
 }

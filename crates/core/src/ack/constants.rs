@@ -52,9 +52,9 @@ pub(super) const SMOOTHING: u32 = 8;
 
 /// Shortest retransmission timeout of a sender. After a request, data that is later by more than this is
 /// unrequested. P1 drains its queue in this time. A hold grows by at most three quarters of it. A flow without
-/// a packet for twice this time may count as inactive.
+/// a packet for twice this time may count as inactive. A window has room for an ACK of this time at most.
 ///
-/// Source: Linux, `tcp_rto_min`; `postack`, R001-9 (0.2 s) and R001-11 (b) (no spurious timeout).
+/// Source: Linux, `tcp_rto_min` and `TCP_DELACK_MAX`; `postack`, R001-9 (0.2 s) and R001-11 (b) (no spurious timeout).
 pub(super) const SHORTEST_RTO: Duration = Duration::from_millis(200);
 
 /// Retransmission timeout of a SYN: the time for which it stops the held ACKs of its ports. The next timeout
@@ -68,15 +68,9 @@ pub(super) const FIRST_RTO: Duration = Duration::from_secs(1);
 /// length, and its half.
 pub(super) const MAX_HOLD: Duration = Duration::from_secs(1);
 
-/// Shortest lifetime of credit.
-///
-/// Chosen: about two ticks of the clock that ends credit. At half and at double, no measured figure changes by
-/// 0.5 %.
-pub(super) const SHORTEST: Duration = Duration::from_millis(2);
-
 /// Requests are ahead of the rate by this time at most. Requests to application-limited flows get no credit
-/// while the rate carries earlier ones within this time. The least reserve of windows, the hold for which ACKs may
-/// stand, and the longest time of an ACK's data in a window are as long.
+/// while the rate carries earlier ones within this time. The least reserve of windows, and the hold for which ACKs
+/// may stand, are as long.
 pub(super) const AHEAD: Duration = Duration::from_millis(20);
 
 /// The least part of its share that a drained flow keeps, in 1024ths.

@@ -312,6 +312,16 @@ mod tests {
         assert_eq!(ahead.part_of(profile), trunk);
     }
 
+    /// Catches: the whole egress rate for an aggregate that is not counted yet, beside aggregates that are satisfied.
+    /// Its first window, of that rate, would stay.
+    #[test]
+    fn a_new_aggregate_gets_a_share_beside_satisfied_ones() {
+        let [satisfied, new, trunk, third] = [30, 200, 99, 33].map(Rate::from_mbps);
+        let mut ahead = EgressState { rate: Some(trunk), ..EgressState::default() };
+        ahead.ask(&[satisfied.bps(); 3], trunk.bps());
+        assert_eq!((ahead.part_of(satisfied), ahead.part_of(new)), (satisfied, third));
+    }
+
     /// Catches: room for every flow although only a ping waits; no such room while a queue of other packets
     /// waits.
     #[test]

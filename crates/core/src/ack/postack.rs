@@ -514,7 +514,7 @@ mod tests {
     /// Catches: steps of an ACK that requests nothing, with a buffer for each step.
     #[test]
     fn an_ack_with_which_the_window_does_not_move_goes_on_as_it_came() {
-        for (kbps, acks) in [(100, 1), (10_000, 19)] {
+        for (kbps, acks) in [(10, 1), (10_000, 19)] {
             let mut bench = Bench::new("'postack'", 10);
             bench.queue.ahead.ask(&[10_000_000], 1_000_000);
             let ack = |acked| TcpSegment { window: 60_000, ..plain(acked * MSS) };

@@ -14,16 +14,17 @@
 //! Differs: PostACK has a window rule too. A sender without another limit would have its ACKs held up to
 //! the longest hold, and then its data would wait. The reserve is half of the longest hold, which leaves
 //! room for the sender's growth. The gate makes it shorter (`reserve.rs`). A window also has room for the
-//! bytes of an ACK, at most 20 ms: a receiver that acknowledges every fourth segment may leave three for its
-//! ACK timer. A window has at least four segments, as a loss then leaves three duplicate ACKs. It begins with
-//! an equal share of a round trip, or with 64 KiB if this is more. It grows by an eighth of the acknowledged
-//! bytes, so little data comes unrequested. A window that was advertised once stays, so the first one is limited
-//! before the round trip is known: to 64 KiB.
+//! bytes of an ACK: a receiver that acknowledges every fourth segment may leave three for its ACK timer. These
+//! bytes count up to 200 ms of the rate: Linux acknowledges within that time (`TCP_DELACK_MAX`). A window has
+//! at least four segments, as a loss then leaves three duplicate ACKs. It begins with an equal share of a round
+//! trip, or with 64 KiB if this is more. It grows by an eighth of the acknowledged bytes, so little data comes
+//! unrequested. A window that was advertised once stays, so the first one is limited before the round trip is
+//! known: to 64 KiB.
 
 use std::time::Duration;
 
 use super::Known;
-use super::constants::{AHEAD, UNSCALED};
+use super::constants::{SHORTEST_RTO, UNSCALED};
 use super::hold::HeldFlow;
 use super::shares::Shares;
 use crate::packet::{FlowIndex, TcpSegment};
@@ -57,8 +58,8 @@ pub(super) fn clamp(
     };
     let first = shares.equal(member).bytes_in(way).max(unscaled);
     let rate = shares.most(member);
-    let unacknowledged = rate.bytes_in(AHEAD).min(Bytes(flow.newly(tcp, known.sent?).into()));
-    let most = rate.bytes_in(way + reserve) + unacknowledged;
+    let of_ack = Bytes(flow.newly(tcp, known.sent?).into());
+    let most = rate.bytes_in(way + reserve) + of_ack.min(rate.bytes_in(SHORTEST_RTO));
     let most =
         if flow.is_extended() { most.min(rate.bytes_in(way) + flow.holdable()) } else { most };
     Some(most.min(grown.max(first)).max(least))
@@ -68,8 +69,10 @@ pub(super) fn clamp(
 mod tests {
     use super::*;
     use crate::Time;
+    use crate::packet::{TcpFlags, USUAL_MSS};
 
     const MEMBER: FlowIndex = FlowIndex(0);
+    const RESERVE: Duration = Duration::from_millis(20);
 
     /// Catches: the receiver's window of 16 MiB for a sender whose round trip is not known yet: the gateway can never
     /// take that window back.
@@ -80,10 +83,33 @@ mod tests {
         let window = |near, far| {
             let known = Known { near, far, scale: Some(9), sent: Some(1), ..Known::default() };
             let tcp = TcpSegment { ack: 1, window: 1 << 15, ..TcpSegment::default() };
-            clamp(&HeldFlow::default(), MEMBER, &shares, &known, &tcp, AHEAD).unwrap().0
+            clamp(&HeldFlow::default(), MEMBER, &shares, &known, &tcp, RESERVE).unwrap().0
         };
         let far = Some(Duration::from_millis(1));
         assert_eq!([window(None, far), window(None, None)], [65_535; 2]);
         assert_eq!(window(Some(Duration::from_secs(1)), far), 1_251_250);
+    }
+
+    /// Catches: too little room for an ACK of four segments at a low rate; room for all data of an ACK after a repaired
+    /// loss.
+    #[test]
+    fn a_window_has_room_for_the_bytes_of_an_ack_up_to_200_ms_of_the_rate() {
+        let mut shares = Shares::new(Rate::from_mbps(1), Duration::ZERO);
+        shares.note(Time::ZERO, MEMBER, None);
+        let window = |segments: u32| {
+            let (near, far) = (Some(Duration::from_millis(49)), Some(Duration::from_millis(1)));
+            let sent = segments * USUAL_MSS;
+            let known = Known { near, far, scale: Some(9), sent: Some(sent), ..Known::default() };
+            let flags = TcpFlags(TcpFlags::ACK);
+            let first = TcpSegment { window: 1 << 15, flags, ..TcpSegment::default() };
+            let mut flow = HeldFlow::default();
+            flow.learn(&known);
+            flow.note(&first);
+            let tcp = TcpSegment { ack: sent, ..first };
+            clamp(&flow, MEMBER, &shares, &known, &tcp, RESERVE).unwrap().0
+        };
+        // 70 ms, and 200 ms, at 1 Mbit/s.
+        assert_eq!([1, 2, 4].map(window), [1, 2, 4].map(|of| 8_750 + of * u64::from(USUAL_MSS)));
+        assert_eq!(window(40), 8_750 + 25_000);
     }
 }

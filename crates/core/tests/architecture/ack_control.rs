@@ -12,7 +12,7 @@ use super::{Complaints, File, about, code_of, production, rust};
 const MOST_FIELDS: usize = 163;
 
 /// Number of tuned constants today, which is also the maximum.
-const MOST_CONSTANTS: usize = 14;
+const MOST_CONSTANTS: usize = 13;
 
 /// Constants whose value was not chosen: the file, the name, and the kind.
 const NOT_TUNED: &[(&str, &str, &str)] = &[

@@ -302,7 +302,7 @@ impl HeldFlow {
     }
 
     /// Notes the numbers and the window of a returning packet.
-    pub(super) fn note(&mut self, tcp: &TcpSegment) {
+    pub(in crate::ack) fn note(&mut self, tcp: &TcpSegment) {
         if !self.is_known() {
             self.marks |= KNOWN;
             (self.seen, self.released, self.back) = (tcp.ack, tcp.ack, tcp.end_seq());

@@ -216,7 +216,7 @@ mod tests {
         }
         credits.take_at(MS(45), A, NEAR, 1_000);
         assert_eq!(credits.total_at(MS(45)), 100, "requested 0 ms before, not 10");
-        // An age of 0.67 ms ends up to a tick later, and so after the data has arrived.
+        // An age of 0.7 ms ends up to a tick later, and so after the data has arrived.
         for near in [200, 830, 1_700].map(Duration::from_micros) {
             let mut credits = Credits::default();
             credits.add_at(MS(50), B, near, 100);

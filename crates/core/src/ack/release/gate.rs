@@ -8,7 +8,7 @@
 //! Source: `postack`, R001-9 P3 (the gate of a class; here each aggregate has one), and R001-10 for
 //! downloads.
 //!
-//! Differs: credit expires after one to one and a half round trips, which count as 1.3 ms at least and 1 s at
+//! Differs: credit expires after one to one and a half round trips, which count as 1.4 ms at least and 1 s at
 //! most. The source has 200 ms, which is less than a round trip by satellite. A recovering sender uses half of
 //! its credit only, and the queue would run empty until the rest expires.
 //!
@@ -27,11 +27,12 @@
 use std::time::Duration;
 
 use super::credit::Credits;
-use crate::ack::constants::{AHEAD, MAX_HOLD, PER_ACK, SHORTEST, UNSCALED};
+use crate::ack::constants::{AHEAD, MAX_HOLD, PER_ACK, UNSCALED};
 use crate::ack::hold::{HeldFlow, Holds};
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
 use crate::ack::{CreditAccount, EgressState, Queue};
+use crate::flow::span_of;
 use crate::packet::{DeficitRoundRobin, FRAME, Fifo, First, FlowIndex, Packet};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
@@ -263,17 +264,22 @@ impl Response {
 /// Margin above the rounding error of a time that is computed from bytes.
 const TICK: Duration = Duration::from_micros(1);
 
+/// Shortest lifetime of credit: two ticks of the clock that ends credit.
+fn shortest() -> Duration {
+    span_of(2)
+}
+
 /// Lifetime of credit for a sender at a round trip of `near`, which counts as [`MAX_HOLD`] at most.
 pub(in crate::ack) fn lasts(near: Duration) -> Duration {
     let near = near.min(MAX_HOLD);
-    (near + near / 2).max(SHORTEST)
+    (near + near / 2).max(shortest())
 }
 
 /// [`lasts`] in whole microseconds. The gate computes a target several times for each ACK, and integers
 /// take fewer instructions than a [`Duration`].
 pub(in crate::ack) fn lasts_us(near_us: u64) -> u64 {
     let near = near_us.min(micros(MAX_HOLD));
-    (near + near / 2).max(micros(SHORTEST))
+    (near + near / 2).max(micros(shortest()))
 }
 
 /// Whole microseconds of `span`.
@@ -298,7 +304,7 @@ mod tests {
     /// Catches: a lifetime in microseconds that differs from the same lifetime as a duration.
     #[test]
     fn the_lifetime_of_credit_is_the_same_in_both_units() {
-        for near in [0, 1, 3, 1_332, 1_333, 1_334, 39_999, 999_999, 1_000_000, 1_000_001, u64::MAX]
+        for near in [0, 1, 3, 1_397, 1_398, 1_399, 39_999, 999_999, 1_000_000, 1_000_001, u64::MAX]
         {
             assert_eq!(lasts_us(near), micros(lasts(Duration::from_micros(near))), "{near} us");
         }
