@@ -313,7 +313,7 @@ mod tests {
     }
 
     /// Catches: the whole egress rate for an aggregate that is not counted yet, beside aggregates that are satisfied.
-    /// Its first window, of that rate, would stay.
+    /// A window of that rate could never be taken back.
     #[test]
     fn a_new_aggregate_gets_a_share_beside_satisfied_ones() {
         let [satisfied, new, trunk, third] = [30, 200, 99, 33].map(Rate::from_mbps);

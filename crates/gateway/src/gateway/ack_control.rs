@@ -73,8 +73,8 @@ impl Gateway {
         None
     }
 
-    /// The sender of `flow` no longer responds to ACKs. Its packets downstream of its aggregate no longer hold back
-    /// ACKs of other flows. The aggregate is in `slot`.
+    /// Ends ACK control for packets of `flow` downstream of its aggregate, which is in `slot`: the sender no longer
+    /// responds to ACKs. These packets then hold back no ACK of another flow.
     fn end_ack_control(&mut self, flow: FlowId, direction: Direction, slot: u32) {
         let leaf = EgressQueue::Leaf(self.sorter.flow(flow).class(direction));
         let trunk = self.aggregates.route(slot).trunk.map(EgressQueue::Trunk);
